@@ -216,7 +216,7 @@ class _RecordIterator:
         self._index = 0
 
     def next(self, positions: FetchPositions) -> ConsumerRecord | None:
-        """Return the next record and move the position behind it; None after the last."""
+        """Return the next record and move the position past it; None after the last record."""
         if self._index >= len(self._records):
             # Also behind records that an interceptor removed.
             positions.advance(self._next_offsets)

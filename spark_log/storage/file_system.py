@@ -128,11 +128,11 @@ def _make_directory(name: str, parent: int, *, shared: bool) -> None:
 
 
 def share_file(path: str, directory: str) -> None:
-    """Give a new file the permissions of its directory, where the umask of this process does not.
+    """Give a new file the permissions of its directory, if this process's umask does not.
 
-    Whoever may read the directory may read the file, and nobody may write to it who may not write
-    to the directory. Whether others may write to it has no meaning: no file is changed in place.
-    With the usual umask of 022 this makes no system call.
+    A user who may read the directory may read the file; a user who may not write to the directory
+    may not write to the file. Further write permissions have no meaning: no file is changed in
+    place. With the usual umask of 022 this makes no system call.
 
     Args:
         path: absolute path of a file that this process has made.

@@ -89,7 +89,7 @@ class LocalStore(Store):
         self._remakes_removed = True
 
     def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
-        """Return a store of the same root that does nothing where this root does not lie."""
+        """Return a store of the root that raises an error if another root is in its place."""
         store = LocalStore(self.url)
         store._remakes_removed = remakes_removed
         store._guard = RootGuard(self, marker, check)
@@ -98,7 +98,7 @@ class LocalStore(Store):
     def check_root(self) -> None:
         """Check that the root exists, and is the one that was opened; one ``stat``."""
         if self._guard is not None and not self._guard.check():
-            self._synced_names.clear()  # of a copy of the root it is not known what is durable
+            self._synced_names.clear()  # the root may be a copy: what is durable is not known
 
     def create_root(self) -> None:
         """Create the directory and its parents, and check that put-if-absent works on it.

@@ -167,7 +167,7 @@ class Store(ABC):
         """
 
     def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
-        """Return a store of the same root that does nothing if another root is in its place.
+        """Return a store of the same root that raises an error if another root is in its place.
 
         A local directory can lose its file system, be moved away or be exchanged, and then looks
         like an empty root, or is another one. The returned store reads, writes and deletes

@@ -147,11 +147,6 @@ class FetchCursor:
             and (not self.completed or self.held_bytes < max_bytes)
         )
 
-    @property
-    def has_stream(self) -> bool:
-        """Whether the next read continues a stream of batches, and opens none."""
-        return self.stream(self.version) is not None
-
     def stream(self, version: int) -> Batches | None:
         """Return the open stream of batches, None if there is none for this version."""
         if self._stream is None or self._stream[0] != version:

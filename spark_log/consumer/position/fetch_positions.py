@@ -180,18 +180,18 @@ class FetchPositions:
     # --- returned records ------------------------------------------------------------------------
 
     def advance(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Move positions behind the records that were returned."""
+        """Move positions past the records that were returned."""
         for tp, offset in positions.items():
             self.advance_to(tp, offset)
 
     def advance_to(self, tp: TopicPartition, offset: int) -> None:
-        """Move one position behind the records that were returned."""
+        """Move one position past the records that were returned."""
         state = self._subscription.partitions.get(tp)
         if state is not None:
             state.position, state.is_sought = offset, False
 
     def rewind(self, partitions: Collection[TopicPartition]) -> None:
-        """Fetch again from the positions; fetched rows behind them were not returned."""
+        """Fetch again from the positions: the rows fetched after them were not returned."""
         for tp in partitions:
             state = self._subscription.partitions.get(tp)
             if state is not None and state.position is not None:

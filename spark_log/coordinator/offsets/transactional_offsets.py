@@ -114,7 +114,8 @@ class TransactionalOffsets:
             sent = PendingOffsets(
                 state.transactional_id,
                 producer,
-                # Without membership: above all commits, so that one decided before comes before.
+                # Without membership, the generation is above that of all commits so far: it shows
+                # that a commit with a lower one was decided before (`is_superseded_by`).
                 group.generation_id if group.member_id else last.generation + 1,
                 group.member_id,
                 frozenset(partitions),

@@ -73,7 +73,7 @@ class OpenRoot:
         storage_options: Mapping[str, str],
         broker_options: BrokerOptions | None = None,
     ) -> OpenRoot:
-        """Return a root that was kept open, or open it; nobody else uses what is returned.
+        """Return a root that was kept open, or open it; no other caller uses it meanwhile.
 
         A root that was removed and created again is opened anew.
 
@@ -136,7 +136,7 @@ class OpenRoot:
                 return False
             self.image = retry_while_unavailable(self.cluster.image, deadline)
         except (NotFoundError, LogTruncatedError):
-            return False  # whoever opens it anew is told what is missing
+            return False  # opening it anew raises the error that names the missing file
         return True
 
 

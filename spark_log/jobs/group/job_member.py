@@ -188,7 +188,7 @@ class JobMember:
         """
         self._changed.clear()
         status = self._take_over()
-        ends = self._ends(status)
+        ends = self._ends()
         starts = {tp: self._positions[tp][1] for tp in ends}
         if self._max_records is not None:
             ends = limit_rate(self._max_records, starts, ends)
@@ -310,7 +310,7 @@ class JobMember:
             )
         return offset
 
-    def _ends(self, status: MemberStatus) -> dict[TopicPartition, int]:
+    def _ends(self) -> dict[TopicPartition, int]:
         """Return the end of the next batch for each partition; deleted partitions are left out."""
         self._reader.partitions()
         ends = self._reader.latest(sorted(self._positions))

@@ -303,7 +303,7 @@ class Appender:
         )
 
     def _try_put(self, segment: StagedSegment, end: LogTail, lost: LostAnswers) -> PutOutcome:
-        """Put the segment at the log's end, and move the end past the segment that is there now.
+        """Put the segment at the log's end, and move the end past the segment that is in the log.
 
         Args:
             segment: the segment to append.

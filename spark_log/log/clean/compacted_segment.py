@@ -69,7 +69,7 @@ class CompactedSegment:
     """
 
     def __init__(self, log: LocalLog, view: LogView, generation: int, compaction_id: str) -> None:
-        """Prepare the segment; touches nothing.
+        """Prepare the segment. Accesses no storage yet.
 
         Args:
             log: the partition's log.

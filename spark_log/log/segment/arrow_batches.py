@@ -148,7 +148,7 @@ class ArrowBatches:
         return read
 
     def check_skipped(self, ordinal: int) -> None:
-        """Check the offsets of a batch that is not read because of them.
+        """Check the offsets of a batch that a read skips by these offsets.
 
         If its headers have no check of their own, this reads its records. In a file without gaps
         there is nothing to check: wrong offsets would not fit the number of records.

@@ -1,8 +1,8 @@
 """Copies of a segment on the roots of followers, made while the segment is written.
 
-The order of the chain is the order of the puts. On a local file system a put is short when the
-bytes are there and durable already. So each follower's root gets the bytes soon after the leader's,
-under a hidden name.
+The replicas of a chain put a segment one after the other. On a local file system a put is short if
+the root has the bytes already, and they are durable. So each follower's root gets the bytes soon
+after the leader's, under a hidden name.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ class SegmentWriter:
 
     @property
     def record_count(self) -> int:
-        """Offsets covered so far: of the written records, and of those that a rewrite left out."""
+        """Number of offsets covered so far, also by records that a rewrite left out."""
         return self._next_delta
 
     @property

@@ -84,12 +84,12 @@ versions require exactly the columns above: they would take the snapshot for dam
 producer state in it."""
 
 _HORIZONS_KEY = b"spark_log.delete_horizons"
-"""Key of the compacted segments' delete horizons, beside the append ids for the same reason. Only a
-snapshot with compacted segments has it."""
+"""Key of the compacted segments' delete horizons in the custom metadata, for the reason of
+`_IDS_KEY`. Only a snapshot with compacted segments has it."""
 
 _TRANSACTIONS_KEY = b"spark_log.transactions"
-"""Key of the transactions, beside the append ids for the same reason. A snapshot without this
-key does not contain transactions."""
+"""Key of the transactions in the custom metadata, for the reason of `_IDS_KEY`. A snapshot without
+this key does not contain transactions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def _directories(members: Members, directory: str) -> Iterator[str]:
         raise members.no_majority(directory, found)
     for name in sorted({name for each in found.answers.values() for name in each}):
         if not directory and is_of_file_system(name):
-            continue  # nobody may list it
+            continue  # the file system often permits no listing of it
         yield from _directories(members, f"{directory}/{name}".lstrip("/"))
 
 
@@ -220,7 +220,7 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
         _install(members, Membership.parse(decided, changed.change_path))
         store.reload()
         raise ConcurrentModificationError(
-            "another process has changed the members of the quorum at the same time: look at them "
+            "another process has changed the members of the quorum at the same time: list them "
             "with spark-log quorum describe, then try again"
         ) from None
     return changed

@@ -1,11 +1,11 @@
-"""Asks the members of a quorum, and counts the answers of those that still are what they were.
+"""Asks the members of a quorum, and counts the answers of the members that were not wiped.
 
 Faults: at any time a minority of the members does not answer, or has lost its files (a wiped root
 is out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the status
-of the members at the same time. That finds a member which was wiped before the round. One that is
-wiped during it is one more of the minority: if all who answered agree, a majority of them agrees
-without it. If they do not agree, `Members.confirm` reads the status of those that are counted
-once more.
+of the members at the same time, which finds a member that was wiped before the round. A member that
+is wiped during the round is one more of the minority: if all members that answered agree, a
+majority agrees without it. If they do not agree, `Members.confirm` reads the status of the counted
+members once more.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Members:
         return self.fan_out.request([call_one], is_done=_never, suffices=lambda _: not is_last)[0]
 
     def forget(self, call: Callable[[Store], Any], numbers: Collection[int]) -> None:
-        """Call members about what nobody needs any more; a failure is counted and logged.
+        """Call members to delete objects that are not needed any more; count and log failures.
 
         On local roots this returns when it is done, otherwise at once.
         """

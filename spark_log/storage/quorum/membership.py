@@ -23,7 +23,7 @@ from spark_log.storage.store import Store
 from spark_log.util import parse_json
 
 DIRECTORY: Final = ".quorum"
-"""Directory of what the quorum keeps beside the files of a directory."""
+"""Name of the directory for a quorum's own objects, in each directory that has files."""
 
 VOTERS: Final = f"{DIRECTORY}/voters"
 
@@ -49,10 +49,10 @@ class Voter:
         return f"{VOTERS}/id.{self.directory_id}"
 
     def guarded(self, store: Store) -> Store:
-        """Return a store of the root that does nothing where the root has lost the id.
+        """Return a store of the root that raises an error if the root has lost the id.
 
-        Otherwise clients that do not know yet that a member was wiped or removed would write into
-        it what nobody counts. On an object store nothing is checked.
+        Clients that do not know yet that a member was wiped or removed would otherwise write to it,
+        and no reader counts what it answers. On an object store nothing is checked.
 
         Args:
             store: the store of the root.

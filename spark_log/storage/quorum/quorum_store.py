@@ -1,9 +1,9 @@
 """A store on an odd number of roots, of which any minority may be lost.
 
-A put-if-absent stands when a majority of the roots holds the file; which bytes get the name is
-decided as `spark_log.storage.quorum.proposal` says. So all that lies on a cluster root (the
-metadata log, the logs of groups and transactions, the offsets table, witnesses) needs no protocol
-of its own.
+A put-if-absent is done when a majority of the roots holds the file. The module
+`spark_log.storage.quorum.proposal` decides which bytes get the name. So the data of a cluster root
+(the metadata log, the logs of groups and transactions, the offsets table, existence markers) need
+no protocol of their own.
 """
 
 from __future__ import annotations

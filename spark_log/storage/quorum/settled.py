@@ -1,8 +1,8 @@
-"""Finds a file on the members, and puts it on a majority before anybody is shown it.
+"""Finds a file on the members, and puts it on a majority before a caller gets it.
 
-A file exists only after its bytes were chosen, so one copy is proof. A reader that was shown a file
-which a minority holds could miss it the next time: copies come first. A file that is about to be
-deleted is on fewer and fewer members, so a second look comes before the copies.
+A file exists only after its bytes were chosen, so one copy is proof. A file that only a minority
+holds is copied before it is returned: otherwise the next read could miss it. A file that is being
+deleted is on fewer and fewer members, so the members are asked a second time before it is copied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from spark_log.errors import AlreadyExistsError, NotFoundError, StorageUnavailab
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.store import FileInfo, Store
 
-_MAX_LOOKS: Final = 5
+_MAX_TRIES: Final = 5
 
 
 def look_up(members: Members, path: str, *, from_all: bool = False) -> dict[int, FileInfo]:
@@ -31,28 +31,28 @@ def look_up(members: Members, path: str, *, from_all: bool = False) -> dict[int,
         MembershipChangedError: a member has a newer list of the members.
         StorageError: a majority does not answer, or copies of the file cannot be put.
     """
-    for tries in range(_MAX_LOOKS):
+    for tries in range(_MAX_TRIES):
         holders = _heads(members, path, from_all=from_all)
         if not holders or len(holders) >= members.majority:
             return holders
         if tries:
-            # What is gone now was deleted, or its holder was wiped: only a look tells which.
+            # The file may be gone now: it was deleted, or its holder was wiped. The next try of
+            # this loop shows which.
             copied = copy_file(members, path, holders)
             if copied:
                 return copied
     raise StorageUnavailableError(f"{path} appears and disappears", path=path)
 
 
-def copy_file(
-    members: Members, path: str, holders: Mapping[int, FileInfo], *, everywhere: bool = False
-) -> dict[int, FileInfo]:
-    """Put a file on the members that do not hold it; return it on those that do.
+def copy_file(members: Members, path: str, holders: Mapping[int, FileInfo]) -> dict[int, FileInfo]:
+    """Put a file on the members that do not hold it; return the members that hold it.
+
+    A majority suffices. The result is empty if the file was deleted meanwhile.
 
     Args:
         members: the members.
         path: the file's path.
         holders: the members that hold it.
-        everywhere: whether all members have to hold it; otherwise a majority.
 
     Raises:
         StorageError: they do not answer.
@@ -75,7 +75,7 @@ def copy_file(
 
     copied = members.broadcast(copy, missing)
     found = {**holders, **copied.answers}
-    if len(found) < (len(members) if everywhere else members.majority):
+    if len(found) < members.majority:
         if any(isinstance(error, NotFoundError) for error in copied.errors.values()):
             return {}  # the copies are gone again
         raise members.no_majority(path, copied)
@@ -96,6 +96,6 @@ def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo
     holders = {number: each for number, each in found.answers.items() if each is not None}
     if max(len(holders), len(found.counted)) >= members.majority:
         return holders
-    if not from_all:  # one of those that were first does not count
+    if not from_all:  # one of the members that answered first does not count
         return _heads(members, path, from_all=True)
     raise members.no_majority(path, found)

@@ -93,7 +93,7 @@ class SimulatedFetcher:
     def _run_loop(self) -> None:
         """Run one turn of the loop."""
         cursor = self._cursor
-        if not cursor.has_stream:
+        if cursor.stream(cursor.version) is None:
             begin = _ReadBegin(
                 cursor.offset, self._world.true_log.now, self._world.scheduler.now_ms
             )
