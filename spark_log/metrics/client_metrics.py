@@ -154,6 +154,10 @@ class _Ports:
     """The ports of this process that answer scrapes, each shared by clients with the same port."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start without ports: also in a forked child, which lacks the threads that answer."""
         self._lock = threading.Lock()
         self._opened: dict[int, tuple[MetricsServer, FamiliesCollector]] = {}
         self._users: dict[int, int] = {}
@@ -177,10 +181,6 @@ class _Ports:
             self._users[port] -= 1
             if not self._users[port]:
                 self._opened.pop(port)[0].close()
-
-    def forget(self) -> None:
-        """Start without ports in a forked child, which lacks the threads that answer scrapes."""
-        self.__init__()  # type: ignore[misc]
 
 
 _ports: Final = _Ports()

@@ -8,9 +8,7 @@ from spark_log import (
     ReplicaInfo,
 )
 from spark_log.cluster import Cluster
-from spark_log.errors import (
-    UnknownTopicOrPartitionError,
-)
+from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.metadata import shrink_isr
 from tests.metadata.support import append
 from tests.record.samples import numbered

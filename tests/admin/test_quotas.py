@@ -8,9 +8,7 @@ from spark_log import (
     ConfigResourceType,
     NewTopic,
 )
-from spark_log.errors import (
-    InvalidConfigurationError,
-)
+from spark_log.errors import InvalidConfigurationError
 
 
 class TestClientQuotas:

@@ -1,4 +1,4 @@
-"""The cleanable range of a log, its dirty ratio, and whether it must be cleaned (protocol W9).
+"""The cleanable range of a log, its dirty ratio, and whether it must be cleaned (protocol W9, W10).
 
 Kafka stores the first dirty offset of each log in a checkpoint file. In spark-log it follows from
 the names of the segments.

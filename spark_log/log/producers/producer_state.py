@@ -291,8 +291,8 @@ class ProducerState:
     def check(self, append: ProducerAppend, *, now_us: int, expiration_ms: int, where: str) -> None:
         """Check that an append that is not a duplicate may be next (``ProducerAppendInfo``).
 
-        A producer without an entry, or with an expired one, may begin with any sequence number, as
-        in Kafka: its records may have been deleted.
+        A producer without an entry, or with an expired one (protocol A11), may begin with any
+        sequence number, as in Kafka: its records may have been deleted.
 
         Args:
             append: the append to check.

@@ -20,9 +20,7 @@ import numpy as np
 import obstore
 import pyarrow as pa
 
-from spark_log.errors import (
-    NotFoundError,
-)
+from spark_log.errors import NotFoundError
 from spark_log.storage.object.clients import REQUEST_TIMEOUT_MS, ObjectClients
 from spark_log.storage.object.conditional_put import ConditionalPut
 from spark_log.storage.object.errors import REQUEST_ERRORS, Failure, call_obstore, request_errors

@@ -9,9 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_log.errors import (
-    AlreadyExistsError,
-)
+from spark_log.errors import AlreadyExistsError
 from spark_log.log import LocalLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.merge_task import MergedSegment

@@ -11,9 +11,7 @@ from typing import Any
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
-from spark_log.errors import (
-    NotFoundError,
-)
+from spark_log.errors import NotFoundError
 from spark_log.log import LocalLog, SegmentReader
 from spark_log.log.directory.log_view import LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
