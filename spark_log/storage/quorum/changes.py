@@ -220,7 +220,7 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
         _install(members, Membership.parse(decided, changed.change_path))
         store.reload()
         raise ConcurrentModificationError(
-            "another process has changed the members of the quorum at the same time: list them "
+            "another process has changed the members of the quorum at the same time: look at them "
             "with spark-log quorum describe, then try again"
         ) from None
     return changed
