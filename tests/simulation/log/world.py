@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.directory.partition_directory import PartitionDirectory
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
+from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.log.profile import Profile
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
@@ -97,7 +98,7 @@ class World:
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
-        self.store.profile = self.profile.without_faults()
+        self.store.faults = self.profile.without_faults()
         self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:

@@ -17,7 +17,7 @@ from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import Profile
+from tests.simulation.faults import Faults
 from tests.simulation.patches import Patch, PatchVariant
 from tests.simulation.quorum.profile import QuorumProfile
 from tests.simulation.quorum.true_names import TrueNames
@@ -172,7 +172,7 @@ class QuorumWorld:
         if url not in self.roots:
             self.roots[url] = SimulatedRoot(self, f"quorum-{number}")
             if self.is_ending:
-                self.roots[url].profile = self.profile.faults.without_faults()
+                self.roots[url].faults = self.profile.faults.without_faults()
         return url
 
     def open_root(self, root: str, _: StorageOptions | None) -> Store:
@@ -196,10 +196,10 @@ class QuorumWorld:
         self.set_faults(self.profile.faults.without_faults())
         self.is_ending = True
 
-    def set_faults(self, faults: Profile) -> None:
+    def set_faults(self, faults: Faults) -> None:
         """Set the rates of faults of all roots."""
         for root in self.roots.values():
-            root.profile = faults
+            root.faults = faults
 
 
 def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
