@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from spark_log.log.append import appender
+from spark_log.log.append.appender import Appender
 from spark_log.log.directory import opened_segments
 from spark_log.log.directory import opener as segment_opener
 from spark_log.log.rewrite import file_deletion
@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 
 def small_numbers(profile: Profile) -> tuple[Patch, ...]:
     """Return the patches for the conditions of a simulation of a log."""
-    patches: tuple[Patch, ...] = ((appender, "_RACES_PER_LISTING", profile.races_per_listing),)
+    patches: tuple[Patch, ...] = ((Appender, "races_per_listing", profile.races_per_listing),)
     range_bytes = profile.range_bytes
     if not range_bytes:
         return patches

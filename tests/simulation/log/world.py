@@ -85,9 +85,11 @@ class World:
         self.scheduler.spawn(name, run, is_mortal=True, clock_rate=appender.clock_rate)
         return True
 
-    def directory(self) -> PartitionDirectory:
+    def directory(
+        self, directory_class: type[PartitionDirectory] = PartitionDirectory
+    ) -> PartitionDirectory:
         """Return a new handle of the partition's directory, for mergers."""
-        return PartitionDirectory(
+        return directory_class(
             self.store,
             DIRECTORY,
             topic_id=TOPIC_ID,

@@ -29,7 +29,7 @@ from spark_log.log import (
     LocalLog,
     PartitionLog,
 )
-from spark_log.log.append import appender
+from spark_log.log.append.appender import Appender
 from spark_log.log.clean import PartitionCleaner
 from spark_log.metadata import metadata_log, partition_states
 from spark_log.metadata.partition_states import MetadataPartitionStates
@@ -365,6 +365,6 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
             "PartitionCleaner",
             partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
         ),
-        (appender, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
+        (Appender, "races_per_listing", world.profile.faults.races_per_listing),
         *SegmentFiles().patches,
     )

@@ -12,7 +12,7 @@ from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
 from spark_log.log import PartitionLog, StateLog
 from spark_log.log import state_log as state_log_module
-from spark_log.log.append import appender
+from spark_log.log.append.appender import Appender
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
@@ -283,7 +283,7 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
     return (
         (state_log_module, "INTERNAL_LOG_CONFIG", state_log_config),
         (StateLog, "trim_every", profile.trim_every),
-        (appender, "_RACES_PER_LISTING", profile.faults.races_per_listing),
+        (Appender, "races_per_listing", profile.faults.races_per_listing),
         (markers, "ThreadPoolExecutor", SameThread),
         *(
             (module, "LAST_EPOCH", profile.last_epoch)
