@@ -12,7 +12,7 @@ from typing import Any
 
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
-from spark_log.storage.quorum import QuorumStore, changes, quorum_store
+from spark_log.storage.quorum import QuorumStore, changes
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
@@ -182,9 +182,14 @@ class QuorumWorld:
     def open_store(self, kind: type[QuorumStore] = QuorumStore) -> QuorumStore:
         """Return a new handle of the quorum, as a new process has it."""
         up = [url for url, root in self.roots.items() if not root.is_down]
-        store = kind(up, None, self.open_root, clock=self.clock)
-        store._fan_out = SimulatedFanOut(self)
-        return store
+        return kind(
+            up,
+            None,
+            self.open_root,
+            clock=self.clock,
+            random=self.scheduler.random,
+            fan_out=SimulatedFanOut(self),
+        )
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
@@ -219,6 +224,5 @@ def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
     return (
         (Proposal, "_wait", wait_less),
         (uuid, "uuid4", uuid4),
-        (quorum_store, "Random", random),
         (changes, "Random", random),
     )
