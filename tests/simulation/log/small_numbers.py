@@ -19,8 +19,8 @@ from typing import Any, ParamSpec, TypeVar
 from spark_log.log.append.appender import Appender
 from spark_log.log.directory import opened_segments
 from spark_log.log.directory import opener as segment_opener
-from spark_log.log.rewrite import file_deletion
 from spark_log.log.segment import file as segment_file
+from spark_log.storage import parallel_requests
 from tests.simulation.log.profile import Profile
 from tests.simulation.patches import Patch
 
@@ -39,12 +39,12 @@ def small_numbers(profile: Profile) -> tuple[Patch, ...]:
         (segment_file, "WHOLE_BYTES", range_bytes),
         (segment_file, "TAIL_BYTES", range_bytes),
         (segment_file, "RANGE_BYTES", range_bytes),
-        (segment_file, "_FIRST_RANGE_BYTES", range_bytes),
-        (segment_file, "_PROBE_BYTES", range_bytes // 2),
+        (segment_file, "FIRST_RANGE_BYTES", range_bytes),
+        (segment_file, "PROBE_BYTES", range_bytes // 2),
         (segment_file, "ThreadPoolExecutor", SameThread),
         (segment_opener, "ThreadPoolExecutor", SameThread),
         (opened_segments, "ThreadPoolExecutor", SameThread),
-        (file_deletion, "ThreadPoolExecutor", SameThread),
+        (parallel_requests, "ThreadPoolExecutor", SameThread),
     )
 
 
