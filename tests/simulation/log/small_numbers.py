@@ -1,8 +1,8 @@
 """Numbers of the package that simulations of a log make small, and the threads they do without.
 
 A simulation gives what it can: configs of the topic, arguments such as ``fan_in``, and attributes
-of its store. The numbers here are replaced in their modules instead. They belong to functions
-several layers below `LocalLog`, and nobody but a simulation has a reason to choose them:
+of its store. The numbers here are replaced in their modules and classes instead. They belong to
+code several layers below `LocalLog`, and nobody but a simulation has a reason to choose them:
 arguments for them would be passed through classes that do not use them.
 
 If a store's files cannot be memory-mapped, a segment is read by its end and in ranges of megabytes,
