@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import ClassVar
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -67,6 +68,11 @@ class LocalLog:
         reader: the reader of the log.
     """
 
+    directory_class: ClassVar[type[PartitionDirectory]] = PartitionDirectory
+    snapshots_class: ClassVar[type[Snapshots]] = Snapshots
+    appender_class: ClassVar[type[Appender]] = Appender
+    """The classes of the log's parts. A subclass may have others."""
+
     def __init__(
         self,
         store: Store,
@@ -101,7 +107,7 @@ class LocalLog:
         self.config = config = config or TopicConfig()
         self.clock = clock
         self.suppressed = SuppressedErrors(suppressed)
-        self.files = files = PartitionDirectory(
+        self.files = files = self.directory_class(
             store,
             directory,
             topic_id=topic_id,
@@ -111,8 +117,8 @@ class LocalLog:
             suppressed=self.suppressed,
             existence_marker=ExistenceMarker(directory) if has_existence_marker else None,
         )
-        self.snapshots = Snapshots(files, config)
-        self.appender = Appender(
+        self.snapshots = self.snapshots_class(files, config)
+        self.appender = self.appender_class(
             files,
             self.snapshots,
             config,

@@ -31,8 +31,8 @@ def store(inner, monkeypatch):
     monkeypatch.setattr(segment_file, "TAIL_BYTES", 4_096)
     monkeypatch.setattr(segment_file, "WHOLE_BYTES", 4_096)
     monkeypatch.setattr(segment_file, "RANGE_BYTES", 1)
-    monkeypatch.setattr(segment_file, "_FIRST_RANGE_BYTES", 1)
-    monkeypatch.setattr(segment_file, "_PROBE_BYTES", 1)
+    monkeypatch.setattr(segment_file, "FIRST_RANGE_BYTES", 1)
+    monkeypatch.setattr(segment_file, "PROBE_BYTES", 1)
     return HookedStore(inner, is_mapped=False)
 
 

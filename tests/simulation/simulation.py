@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-from tests.simulation.log.profile import Profile
+from tests.simulation.faults import Faults
 from tests.simulation.patches import Patch, patched
 from tests.simulation.scheduler import Scheduler, TraceEntry
 from tests.simulation.violation import ViolationError
@@ -85,7 +85,7 @@ class Simulation(ABC):
     world: FaultyWorld
     patches: tuple[Patch, ...] = ()
 
-    def __init__(self, seed: int, profile: object, faults: Profile, steps: int) -> None:
+    def __init__(self, seed: int, profile: object, faults: Faults, steps: int) -> None:
         self.seed = seed
         self.profile = profile
         self.faults = faults

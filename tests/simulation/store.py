@@ -9,11 +9,10 @@ from typing import ClassVar, Protocol, TypeVar
 import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
-from spark_log.storage import WITNESSES, FileInfo, StagedFile, Store
+from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
-from tests.simulation.log.true_log import DIRECTORY
+from tests.simulation.faults import DELETE_DELAY_MS, Faults
 from tests.simulation.scheduler import Crash, Scheduler
 
 _Answer = TypeVar("_Answer")
@@ -39,7 +38,7 @@ class SimulatedDisk(MemoryStore):
         """Return an empty disk; several of one simulation have different names."""
         super().__init__(name, clock)
         self._listings: dict[str, tuple[FileInfo, ...]] = {}
-        for directory in (DIRECTORY, WITNESSES):
+        for directory in tuple(self.list_directories("")):  # of an earlier simulation
             self.delete_directory(directory)
 
     def listing(self, directory: str) -> tuple[FileInfo, ...]:
@@ -72,26 +71,26 @@ class SimulatedDisk(MemoryStore):
 class SimulatedStore(Store):
     """A store that actors share, over a network that delays, loses and repeats requests.
 
-    A call takes effect at one moment, on ``disk``, and ``true_log`` is notified of it then. Before
+    A call takes effect at one moment, on ``disk``, and ``observer`` is notified of it then. Before
     and after that moment other actors may run for any time.
 
     Attributes:
         disk: the files.
-        profile: the probabilities of faults; may be changed while the simulation runs.
+        faults: the probabilities of faults; may be changed while the simulation runs.
     """
 
     is_mapped: ClassVar[bool] = True
     time_resolution_us: ClassVar[int] = 0
 
     def __init__(
-        self, disk: SimulatedDisk, scheduler: Scheduler, true_log: StorageObserver, profile: Profile
+        self, disk: SimulatedDisk, scheduler: Scheduler, observer: StorageObserver, faults: Faults
     ) -> None:
-        """Return a store on a disk; ``true_log`` is notified of every change."""
+        """Return a store on a disk; ``observer`` is notified of every change."""
         self.url = disk.url
         self.disk = disk
-        self.profile = profile
+        self.faults = faults
         self._scheduler = scheduler
-        self._true_log = true_log
+        self._observer = observer
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -102,25 +101,25 @@ class SimulatedStore(Store):
     def put_if_absent(
         self, path: str, source: bytes | pa.Buffer | StagedFile, *, sync: bool = True
     ) -> None:
-        """Create a file, with the faults of the profile."""
+        """Create a file, which may fail."""
         data = source.read_back() if isinstance(source, StagedFile) else source
 
         def create() -> None:
             self.disk.put_if_absent(path, data)
-            self._true_log.on_file_created(path)
+            self._observer.on_file_created(path)
 
         self._write("put_if_absent", path, create, can_be_resent=True)
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
-        """Create or replace a file, with the faults of the profile."""
+        """Create or replace a file, which may fail."""
         self._write("put", path, lambda: self.disk.put(path, data))
 
     def delete(self, path: str) -> None:
-        """Delete a file, with the faults of the profile."""
+        """Delete a file, which may fail."""
 
         def remove() -> None:
             self.disk.delete(path)
-            self._true_log.on_file_deleted(path)
+            self._observer.on_file_deleted(path)
 
         self._write("delete", path, remove)
 
@@ -128,19 +127,19 @@ class SimulatedStore(Store):
         self, what: str, path: str, effect: Callable[[], None], *, can_be_resent: bool = False
     ) -> None:
         """Send a write, which may be lost before or after it takes effect."""
-        chance, profile = self._scheduler.random.random, self.profile
+        chance, faults = self._scheduler.random.random, self.faults
         try:
             self._pass_time()
         except Crash:
             if chance() < 0.5:
                 self._deliver_late(what, path, effect)  # the request was sent already
             raise
-        if chance() < profile.failed:
+        if chance() < faults.failed:
             self._note(what, path, "fails")
             raise self._failure(path)
-        if chance() < profile.late_copy:
+        if chance() < faults.late_copy:
             self._deliver_late(what, path, effect)
-        if chance() < profile.lost_request:
+        if chance() < faults.lost_request:
             self._note(what, path, "is lost on its way")
             if chance() < 0.5:
                 self._deliver_late(what, path, effect)
@@ -150,13 +149,13 @@ class SimulatedStore(Store):
         try:
             effect()
             self._note(what, path, "done")
-            if can_be_resent and chance() < profile.resent:
+            if can_be_resent and chance() < faults.resent:
                 self._note(what, path, "is sent again by the client: exists")
                 error = AlreadyExistsError(f"{path} exists", path=path)
         except AlreadyExistsError as taken:
             self._note(what, path, "exists")
             error = taken
-        is_lost = chance() < profile.lost_answer
+        is_lost = chance() < faults.lost_answer
         self._pass_time()
         if is_lost:
             self._note(what, path, "gets no answer")
@@ -194,7 +193,7 @@ class SimulatedStore(Store):
     def list(self, directory: str, start_after: str | None = None) -> Iterator[FileInfo]:
         """List a directory; each file that changes meanwhile may be listed or not."""
         before = self.disk.listing(directory)
-        slow = self.profile.slow_listing
+        slow = self.faults.slow_listing
         if slow and self._scheduler.random.random() < slow:
             self._scheduler.pass_time(_SLOW_LISTING_MS)
         for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
@@ -202,7 +201,7 @@ class SimulatedStore(Store):
         shown, torn = self.disk.listing(directory), 0
         if shown is not before:
             shown, torn = self._torn(before, shown)
-        if self._scheduler.random.random() < self.profile.failed:
+        if self._scheduler.random.random() < self.faults.failed:
             self._note("list", directory, "fails")
             raise self._failure(directory)
         if start_after is not None:
@@ -221,7 +220,7 @@ class SimulatedStore(Store):
         chance, torn = self._scheduler.random.random, 0
         files, now = ({file.path: file for file in each} for each in (before, after))
         for path in sorted(files.keys() ^ now.keys()):
-            if chance() < self.profile.torn_listing and chance() < 0.5:
+            if chance() < self.faults.torn_listing and chance() < 0.5:
                 torn += 1
                 if path in files:
                     now[path] = files[path]
@@ -234,7 +233,7 @@ class SimulatedStore(Store):
         is_early = self._scheduler.random.random() < 0.5
         if not is_early:
             self._pass_time()
-        if self._scheduler.random.random() < self.profile.failed:
+        if self._scheduler.random.random() < self.faults.failed:
             self._note(what, path, "fails")
             raise self._failure(path)
         try:
@@ -276,8 +275,8 @@ class SimulatedStore(Store):
 
     def _pass_time(self) -> None:
         random = self._scheduler.random
-        duration_ms = random.expovariate(1 / self.profile.latency_ms)
-        if random.random() < self.profile.pause:
+        duration_ms = random.expovariate(1 / self.faults.latency_ms)
+        if random.random() < self.faults.pause:
             duration_ms += DELETE_DELAY_MS * random.choice((0.3, 0.7, 1.5, 4)) * random.random()
         self._scheduler.pass_time(duration_ms)
 

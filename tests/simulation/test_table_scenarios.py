@@ -20,7 +20,7 @@ from spark_log.log.rewrite.merger import merge
 from spark_log.table import next_version
 from spark_log.table.topic_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.compacted_log import is_tombstone, key_of
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
 from tests.simulation.patches import patched
 from tests.simulation.scheduler import START_US
@@ -50,7 +50,7 @@ class Scene:
         simulation = TableSimulation(0)
         self.world = simulation.world
         self.patches = simulation.patches
-        self.world.store.profile = self.world.profile.without_faults()
+        self.world.store.faults = self.world.profile.without_faults()
         self.world.profile = replace(self.world.profile, latency_ms=1e-9)
         self.world.conditions = replace(self.world.conditions, still=0.0, stale=0.0)
         self.world.topic_settings[:] = [OFF]

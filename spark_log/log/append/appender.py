@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import ClassVar
 
 from spark_log.config import TopicConfig
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
@@ -28,10 +29,6 @@ _log = logging.getLogger(__name__)
 
 _MAX_RACES = 10_000
 """Names that one append tries before it fails: far more than any number of writers causes."""
-
-_RACES_PER_LISTING = 64
-"""Lost races after which an append lists the log to find its end. Opening 64 segments one by one
-costs about as much as listing several thousand files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +69,13 @@ class Appender:
         derived: writes the partition's derived files.
     """
 
+    tail_class: ClassVar[type[TailState]] = TailState
+    """The class that keeps the log's end. A subclass may have another one."""
+
+    races_per_listing: ClassVar[int] = 64
+    """Lost races after which an append lists the log to find its end. Opening 64 segments one by
+    one costs about as much as listing several thousand files."""
+
     def __init__(
         self,
         directory: PartitionDirectory,
@@ -86,7 +90,7 @@ class Appender:
         self._directory = directory
         self._config = config
         self._clock = directory.clock
-        self._tail = TailState(
+        self._tail = self.tail_class(
             directory, snapshots, config, self.derived, has_leader_epochs=has_leader_epochs
         )
 
@@ -291,7 +295,7 @@ class Appender:
                 case PutOutcome.OURS:
                     return self._acknowledge(segment, end)
                 case PutOutcome.LOST_RACE:
-                    if not race % _RACES_PER_LISTING:
+                    if not race % self.races_per_listing:
                         tail.catch_up(segment)
                 case PutOutcome.UNKNOWN:
                     found = lost.find(segment, end.log_end_offset)

@@ -11,7 +11,6 @@ no orphaned index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +25,7 @@ from spark_log.log.files import (
     parse_snapshot_name,
     spent_segments,
 )
-from spark_log.storage import FileInfo, Store, storage_time_us
+from spark_log.storage import FileInfo, Store, map_requests, storage_time_us
 
 ABANDONED_US: Final = 3_600_000_000
 """Age at which a temporary file is abandoned. A writer whose input pauses may pause for less."""
@@ -34,8 +33,6 @@ ABANDONED_US: Final = 3_600_000_000
 _KEPT_SNAPSHOTS: Final = 2
 """Number of snapshots that are kept: the newest, and the one before it for a reader that listed the
 log before the newest appeared."""
-
-_REQUESTS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +135,7 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
     Raises:
         StorageError: a file could not be deleted; other files may have been deleted.
     """
-    if store.is_mapped or len(paths) < 2:
-        for path in paths:
-            store.delete(path)
-        return
-    with ThreadPoolExecutor(_REQUESTS_AT_ONCE, "spark-log-delete") as pool:
-        for _ in pool.map(store.delete, paths):
-            pass
+    map_requests(store, store.delete, paths)
 
 
 def delete_found(store: Store, found: DeletableFiles) -> None:

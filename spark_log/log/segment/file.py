@@ -29,10 +29,10 @@ TAIL_BYTES: Final = 65_536
 RANGE_BYTES: Final = 8_388_608
 """Bytes of one read while batches are read in order. The next range is read in the background."""
 
-_FIRST_RANGE_BYTES: Final = 1_048_576
+FIRST_RANGE_BYTES: Final = 1_048_576
 """Bytes of the first such read, since many readers need a few batches alone."""
 
-_PROBE_BYTES: Final = 16_384
+PROBE_BYTES: Final = 16_384
 """Number of bytes read for one message. They include the next messages if batches are small."""
 
 _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
@@ -233,7 +233,7 @@ class _RangedFile(SegmentFile):
     def message(self, ordinal: int) -> memoryview:
         block = self.blocks[ordinal]
         behind = block.position + block.metadata_bytes
-        self._ensure_read(block.position, behind, _PROBE_BYTES)
+        self._ensure_read(block.position, behind, PROBE_BYTES)
         return memoryview(self._bytes(block.position, behind))
 
     def decoder(self, columns: Sequence[str]) -> Decode:
@@ -280,15 +280,15 @@ class _RangedFile(SegmentFile):
         """
         for ordinal in range(first, len(self.blocks)):
             block = self.blocks[ordinal]
-            is_small = block.end - block.position <= _PROBE_BYTES
+            is_small = block.end - block.position <= PROBE_BYTES
             behind = block.position + block.metadata_bytes
-            self._ensure_read(block.position, behind, _FIRST_RANGE_BYTES if is_small else 0)
+            self._ensure_read(block.position, behind, FIRST_RANGE_BYTES if is_small else 0)
             yield ordinal
 
     def _spans(self, first: int, behind: int) -> list[range]:
         """Return the ordinals in runs. The batches of a run are read by one request."""
         spans = []
-        limit = _FIRST_RANGE_BYTES
+        limit = FIRST_RANGE_BYTES
         while first < behind:
             end = self.blocks[first].position + limit
             following = int(np.searchsorted(self.blocks.ends, end, side="right"))

@@ -130,7 +130,7 @@ class PartitionChangeBuilder:
             election: the replicas that the leader is chosen from.
         """
         before = self.partition
-        isr, is_clean = self._elect(target, election)
+        isr, is_clean = self.elect(target, election)
         if not isr:
             stays = tuple(broker for broker in before.isr if broker in target.replicas)
             changes = {"isr": stays, "leader": NO_LEADER}
@@ -147,9 +147,9 @@ class PartitionChangeBuilder:
 
     def has_leader(self, target: PartitionRecord, election: Election) -> bool:
         """Return whether `build` finds a leader for this target."""
-        return bool(self._elect(target, election)[0])
+        return bool(self.elect(target, election)[0])
 
-    def _elect(self, target: PartitionRecord, election: Election) -> tuple[tuple[int, ...], bool]:
+    def elect(self, target: PartitionRecord, election: Election) -> tuple[tuple[int, ...], bool]:
         """Return the in-sync replicas, the leader first, and whether nothing is lost.
 
         They are empty if no replica can lead.

@@ -68,6 +68,8 @@ class QuorumStore(Store):
         open_root: OpenRoot,
         *,
         clock: Clock = SYSTEM_CLOCK,
+        random: Random | None = None,
+        fan_out: FanOut | None = None,
     ) -> None:
         """Open the store; sends no request.
 
@@ -76,14 +78,16 @@ class QuorumStore(Store):
             options: storage options; pickled with the store, never printed or logged.
             open_root: opens the store of one root; can be pickled.
             clock: waits between tries to take a name that others try to take.
+            random: source of random pauses; None for one of its own.
+            fan_out: sends calls to the members; None for one of its own.
         """
         self.url = ",".join(roots)
         self._roots = tuple(roots)
         self._options = options
         self._open_root = open_root
         self._clock = clock
-        self._random = Random()
-        self._fan_out = FanOut()
+        self._random = random or Random()
+        self._fan_out = fan_out or FanOut()
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._members: Members | None = None

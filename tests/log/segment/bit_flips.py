@@ -364,8 +364,8 @@ def chosen(sample, way):
 
 def in_ranges(sample):
     """Read the log as from an object store, in small pieces."""
-    vars(segment_file).update(WHOLE_BYTES=100, TAIL_BYTES=100, _PROBE_BYTES=100)
-    vars(segment_file).update(RANGE_BYTES=1_500, _FIRST_RANGE_BYTES=1_500)
+    vars(segment_file).update(WHOLE_BYTES=100, TAIL_BYTES=100, PROBE_BYTES=100)
+    vars(segment_file).update(RANGE_BYTES=1_500, FIRST_RANGE_BYTES=1_500)
     sample.store = HookedStore(sample.store, is_mapped=False)
 
 

@@ -88,8 +88,8 @@ def main(compression, way, progress):
     store, reader = sample(compression)
     if way == "in ranges":
         store = HookedStore(store, is_mapped=False)
-        vars(segment_file).update(WHOLE_BYTES=100, TAIL_BYTES=100, _PROBE_BYTES=100)
-        vars(segment_file).update(RANGE_BYTES=1_500, _FIRST_RANGE_BYTES=1_500)
+        vars(segment_file).update(WHOLE_BYTES=100, TAIL_BYTES=100, PROBE_BYTES=100)
+        vars(segment_file).update(RANGE_BYTES=1_500, FIRST_RANGE_BYTES=1_500)
     expected = everything(reader)
     original = store.open_buffer(reader.path).to_pybytes()
     found = []

@@ -261,7 +261,7 @@ class TestTimes:
 
 
 def test_gaps_and_several_headers_are_read_in_ranges_too(store, monkeypatch):
-    for name in ("WHOLE_BYTES", "TAIL_BYTES", "_PROBE_BYTES", "_FIRST_RANGE_BYTES", "RANGE_BYTES"):
+    for name in ("WHOLE_BYTES", "TAIL_BYTES", "PROBE_BYTES", "FIRST_RANGE_BYTES", "RANGE_BYTES"):
         monkeypatch.setattr(segment_file, name, 700)
     parts = [
         [Part([row(b"a")], deltas=[2]), Part([row(b"b"), row(b"c")], deltas=[5, 6], last_delta=8)],

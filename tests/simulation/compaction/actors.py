@@ -13,8 +13,8 @@ from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite.merger import merge
 from tests.simulation.compaction.compacted_log import CompactedTruth, ReadTable, keyed_records
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.maintenance import Cleaner
-from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.log.readers import only_faults
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
 from tests.simulation.log.world import World

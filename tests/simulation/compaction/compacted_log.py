@@ -22,7 +22,7 @@ from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 from spark_log.storage import Store
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, columns_of
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
 from tests.simulation.scheduler import START_US

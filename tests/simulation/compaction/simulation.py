@@ -17,8 +17,9 @@ from tests.simulation.compaction.actors import (
     TailMerging,
 )
 from tests.simulation.compaction.compacted_log import CompactedTruth, ReadTable, keyed_records
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.maintenance import Retention, Vandal
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.log.small_numbers import small_numbers
 from tests.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
 from tests.simulation.patches import PatchVariant

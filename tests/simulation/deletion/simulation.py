@@ -35,7 +35,8 @@ from tests.simulation.deletion.world import (
     TrueTopics,
     draw_id,
 )
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.log.records import Record, record_batch
 from tests.simulation.log.small_numbers import call_at_once
 from tests.simulation.patches import Patch, PatchVariant

@@ -14,7 +14,8 @@ from spark_log.metadata import metadata_log
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.storage import WITNESSES
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
+from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.log.profile import Profile
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedDisk, SimulatedStore
 from tests.simulation.violation import ViolationError
@@ -157,7 +158,7 @@ class Root:
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
-        self.store.profile = self.profile.without_faults()
+        self.store.faults = self.profile.without_faults()
         self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
-from typing import cast
 
-from spark_log.storage import GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY
 from tests.simulation.groups.members import SimulatedMember, TopicChanger
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS, GroupProfile, draw_group_profile
 from tests.simulation.groups.rules import GROUP_SOUND, GroupVariant
 from tests.simulation.groups.true_group import TrueGroup
 from tests.simulation.groups.world import GroupWorld
-from tests.simulation.log.true_log import TrueLog
 from tests.simulation.log.wrong_clocks import WrongClock
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
@@ -42,10 +39,8 @@ class GroupSimulation(Simulation):
         clock = WrongClock(self.scheduler, seed, profile.wrong_clocks)
         storage_clock = SimulatedClock(self.scheduler)
         disk = SimulatedDisk(storage_clock)
-        for directory in (GROUPS_DIRECTORY, TRANSACTIONS_DIRECTORY):
-            disk.delete_directory(directory)
         truth = TrueGroup(disk, storage_clock)
-        store = SimulatedStore(disk, self.scheduler, cast(TrueLog, truth), profile.faults)
+        store = SimulatedStore(disk, self.scheduler, truth, profile.faults)
         self.world = GroupWorld(
             self.scheduler,
             clock,

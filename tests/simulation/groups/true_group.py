@@ -12,7 +12,7 @@ from spark_log.log import SegmentReader
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.types import TopicPartition
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.store import SimulatedDisk
 from tests.simulation.violation import ViolationError
 

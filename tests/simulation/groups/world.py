@@ -17,9 +17,9 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util.suppressed import SuppressedErrors
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS, GroupProfile
 from tests.simulation.groups.true_group import GROUP_ID, Place, TrueGroup
-from tests.simulation.log.profile import DELETE_DELAY_MS
 from tests.simulation.scheduler import Actor, Crash, Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedStore
 
@@ -40,7 +40,7 @@ class GroupWorld:
     Attributes:
         scheduler: runs the actors.
         clock: the actors' clock.
-        store: the store that actors use; ``store.profile`` has the rates of faults.
+        store: the store that actors use; ``store.faults`` has the rates of faults.
         truth: the model that results are checked against.
         profile: the conditions.
         offsets: the offsets table.
@@ -69,7 +69,7 @@ class GroupWorld:
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
-        self.store.profile = self.profile.faults.without_faults()
+        self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
         self.offsets.slow = 0.0
 
@@ -106,7 +106,7 @@ class GroupWorld:
         """Return the metadata of some moment during the call."""
         is_early = self.scheduler.random.random() < 0.5
         image = self._image() if is_early else None
-        self.rest(self.store.profile.latency_ms)
+        self.rest(self.store.faults.latency_ms)
         return image or self._image()
 
     def _image(self) -> MetadataImage:
@@ -246,7 +246,7 @@ class SimulatedOffsets:
         *,
         is_fenced: bool = True,
     ) -> None:
-        chance, faults = self.scheduler.random.random, self.store.profile
+        chance, faults = self.scheduler.random.random, self.store.faults
         while True:
             self._pass_time()
             self._fail("commit")
@@ -298,7 +298,7 @@ class SimulatedOffsets:
         self.scheduler.after(delay_ms * self.scheduler.random.random(), put)
 
     def _fail(self, what: str) -> None:
-        if self.scheduler.random.random() < self.store.profile.failed:
+        if self.scheduler.random.random() < self.store.faults.failed:
             raise StorageError(f"offsets: {what} fails")
 
     def _pass_time(self) -> None:

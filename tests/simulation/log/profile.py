@@ -1,4 +1,4 @@
-"""The conditions that a seed chooses: the number of actors of each kind, and the rates of faults.
+"""The conditions that a seed chooses: the rates of faults, and the number of actors of each kind.
 
 Every seed leaves out about half of the faults and draws its own rates ("swarm testing"): with all
 faults all the time, some bugs could not show, because other faults end the situation first.
@@ -6,28 +6,17 @@ faults all the time, some bugs could not show, because other faults end the situ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from random import Random
 
-DELETE_DELAY_MS = 1000
-"""``file.delete.delay.ms`` of every simulation; all other times are relative to it."""
+from tests.simulation.faults import DELETE_DELAY_MS, Faults
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """The conditions of one simulation. Fault rates are probabilities per step or per call.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile(Faults):
+    """The conditions of one simulation: its faults (`Faults`), its actors and its configs.
 
     Attributes:
-        latency_ms: mean time of a call of the store, there and back.
-        pause: rate of pauses of up to four delete delays (a stopped process).
-        crash: rate of crashes; the actor then starts again with empty memory.
-        failed: rate of calls that have no effect and raise an error.
-        lost_request: rate of puts that have no effect (yet), and whose answer is lost.
-        lost_answer: rate of calls that take effect, and whose answer is lost.
-        resent: rate of puts that the client sends twice, and answers with the second result.
-        late_copy: rate of puts and deletes of which a second copy is delivered much later.
-        torn_listing: rate of listings that miss new files, and show files deleted meanwhile.
-        slow_listing: rate of listings that take nearly as long as a usable listing may.
         writers, conditional_writers, idempotent_writers: numbers of actors.
         twins: number of pairs of writers that append the same records for one producer.
         epoch_pairs: number of pairs of writers of one producer id, the second with a newer epoch.
@@ -46,15 +35,6 @@ class Profile:
         merges_beside: whether appenders merge the log's end beside their appends.
     """
 
-    latency_ms: float
-    pause: float
-    crash: float
-    failed: float
-    lost_request: float
-    lost_answer: float
-    resent: float
-    late_copy: float
-    torn_listing: float
     writers: int
     conditional_writers: int
     idempotent_writers: int
@@ -77,32 +57,12 @@ class Profile:
     range_bytes: int
     races_per_listing: int
     steps: int
-    slow_listing: float = 0.0
     merges_beside: bool = False
 
     @property
     def has_retention(self) -> bool:
         """Whether any actor or config deletes records."""
         return bool(self.retentions) or max(self.retention_ms, self.retention_bytes) >= 0
-
-    def without_faults(self) -> Profile:
-        """Return this profile without faults."""
-        return replace(
-            self,
-            pause=0.0,
-            crash=0.0,
-            failed=0.0,
-            lost_request=0.0,
-            lost_answer=0.0,
-            resent=0.0,
-            late_copy=0.0,
-            torn_listing=0.0,
-            slow_listing=0.0,
-        )
-
-    def __str__(self) -> str:
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return " ".join(f"{name}={value:g}" for name, value in values if value)
 
 
 def draw_profile(random: Random) -> Profile:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
 from spark_log.log import LocalLog
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import records_of
 from tests.simulation.log.simulated_fetcher import SimulatedFetcher
 from tests.simulation.log.world import World

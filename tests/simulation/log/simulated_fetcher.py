@@ -14,7 +14,7 @@ from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.storage.directory_watch import DirectoryWatch
 from spark_log.types import TopicPartition
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY
 from tests.simulation.log.world import World
 from tests.simulation.violation import ViolationError

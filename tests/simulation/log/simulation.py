@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.maintenance import Vandal
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.log.readers import Follower, Seeker
 from tests.simulation.log.records import records_of
 from tests.simulation.log.rules import SOUND, Variant

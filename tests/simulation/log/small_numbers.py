@@ -1,8 +1,8 @@
 """Numbers of the package that simulations of a log make small, and the threads they do without.
 
 A simulation gives what it can: configs of the topic, arguments such as ``fan_in``, and attributes
-of its store. The numbers here are replaced in their modules instead. They belong to functions
-several layers below `LocalLog`, and nobody but a simulation has a reason to choose them:
+of its store. The numbers here are replaced in their modules and classes instead. They belong to
+code several layers below `LocalLog`, and nobody but a simulation has a reason to choose them:
 arguments for them would be passed through classes that do not use them.
 
 If a store's files cannot be memory-mapped, a segment is read by its end and in ranges of megabytes,
@@ -16,11 +16,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, ParamSpec, TypeVar
 
-from spark_log.log.append import appender
+from spark_log.log.append.appender import Appender
 from spark_log.log.directory import opened_segments
 from spark_log.log.directory import opener as segment_opener
-from spark_log.log.rewrite import file_deletion
 from spark_log.log.segment import file as segment_file
+from spark_log.storage import parallel_requests
 from tests.simulation.log.profile import Profile
 from tests.simulation.patches import Patch
 
@@ -30,7 +30,7 @@ _Result = TypeVar("_Result")
 
 def small_numbers(profile: Profile) -> tuple[Patch, ...]:
     """Return the patches for the conditions of a simulation of a log."""
-    patches: tuple[Patch, ...] = ((appender, "_RACES_PER_LISTING", profile.races_per_listing),)
+    patches: tuple[Patch, ...] = ((Appender, "races_per_listing", profile.races_per_listing),)
     range_bytes = profile.range_bytes
     if not range_bytes:
         return patches
@@ -39,12 +39,12 @@ def small_numbers(profile: Profile) -> tuple[Patch, ...]:
         (segment_file, "WHOLE_BYTES", range_bytes),
         (segment_file, "TAIL_BYTES", range_bytes),
         (segment_file, "RANGE_BYTES", range_bytes),
-        (segment_file, "_FIRST_RANGE_BYTES", range_bytes),
-        (segment_file, "_PROBE_BYTES", range_bytes // 2),
+        (segment_file, "FIRST_RANGE_BYTES", range_bytes),
+        (segment_file, "PROBE_BYTES", range_bytes // 2),
         (segment_file, "ThreadPoolExecutor", SameThread),
         (segment_opener, "ThreadPoolExecutor", SameThread),
         (opened_segments, "ThreadPoolExecutor", SameThread),
-        (file_deletion, "ThreadPoolExecutor", SameThread),
+        (parallel_requests, "ThreadPoolExecutor", SameThread),
     )
 
 

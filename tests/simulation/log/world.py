@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.directory.partition_directory import PartitionDirectory
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
+from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.log.profile import Profile
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID, TrueLog
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
@@ -84,9 +85,11 @@ class World:
         self.scheduler.spawn(name, run, is_mortal=True, clock_rate=appender.clock_rate)
         return True
 
-    def directory(self) -> PartitionDirectory:
+    def directory(
+        self, directory_class: type[PartitionDirectory] = PartitionDirectory
+    ) -> PartitionDirectory:
         """Return a new handle of the partition's directory, for mergers."""
-        return PartitionDirectory(
+        return directory_class(
             self.store,
             DIRECTORY,
             topic_id=TOPIC_ID,
@@ -97,7 +100,7 @@ class World:
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
-        self.store.profile = self.profile.without_faults()
+        self.store.faults = self.profile.without_faults()
         self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:

@@ -18,7 +18,7 @@ from spark_log.errors import (
 )
 from spark_log.log import LocalLog, LogAppendInfo
 from spark_log.record.producer_append import ProducerAppend, sequence_after
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
 from tests.simulation.log.world import World
 from tests.simulation.scheduler import START_US

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 
 _MINUTE_MS = 60_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.log.profile import Profile, draw_profile
 
 RETENTION_MS = 4 * DELETE_DELAY_MS
 """``offsets.retention.minutes``."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from random import Random
-from typing import cast
 
 from spark_log.coordinator.offsets.creation import MARKER
 from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
 from spark_log.storage import Store
-from tests.simulation.log.profile import DELETE_DELAY_MS
-from tests.simulation.log.true_log import TrueLog
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.wrong_clocks import WrongClock
 from tests.simulation.offsets.profile import OffsetsProfile, draw_offsets_profile
 from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
@@ -115,12 +113,10 @@ class OffsetsSimulation(Simulation):
         super().__init__(seed, profile, profile.faults, profile.steps)
         storage_clock = SimulatedClock(self.scheduler)
         disk = SimulatedDisk(storage_clock)
-        for directory in (LOG, DIRECTORY):
-            disk.delete_directory(directory)
         disk.delete(MARKER)
         truth = TrueOffsets(disk, storage_clock)
         store_class = ListedTableStore if profile.is_listed else TableStore
-        store = store_class(disk, self.scheduler, cast(TrueLog, truth), profile.faults)
+        store = store_class(disk, self.scheduler, truth, profile.faults)
         clock = WrongClock(self.scheduler, seed, profile.wrong_clocks)
         self.world = OffsetsWorld(self.scheduler, clock, store, truth, profile, variant)
         self.patches = (*small_table(self.scheduler, profile), *variant.patches)

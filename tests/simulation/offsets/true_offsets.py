@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
 from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.offsets.profile import RETENTION_MS
 from tests.simulation.store import SimulatedDisk
 from tests.simulation.violation import ViolationError

@@ -32,7 +32,7 @@ from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
 from spark_log.storage import Store, parallel_requests
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.small_numbers import SameThread, call_at_once
 from tests.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
@@ -127,7 +127,7 @@ class OffsetsWorld:
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
-        self.store.profile = self.profile.faults.without_faults()
+        self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:

@@ -23,7 +23,7 @@ from spark_log.storage.quorum import (
     remove_voter,
 )
 from spark_log.util.suppressed import SuppressedErrors
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.quorum.world import QuorumWorld
 
 
@@ -169,7 +169,7 @@ class Operator:
         world = self._world
         self._make_another_stale(root)
         world.is_calm = True
-        faults = world.roots[root].profile
+        faults = world.roots[root].faults
         world.set_faults(faults.without_faults())
         while any(each.has_failed for each in world.rounds):
             world.scheduler.pass_time(1.0)

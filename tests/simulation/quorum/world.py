@@ -12,12 +12,12 @@ from typing import Any
 
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
-from spark_log.storage.quorum import QuorumStore, changes, quorum_store
+from spark_log.storage.quorum import QuorumStore, changes
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import Profile
+from tests.simulation.faults import Faults
 from tests.simulation.patches import Patch, PatchVariant
 from tests.simulation.quorum.profile import QuorumProfile
 from tests.simulation.quorum.true_names import TrueNames
@@ -172,7 +172,7 @@ class QuorumWorld:
         if url not in self.roots:
             self.roots[url] = SimulatedRoot(self, f"quorum-{number}")
             if self.is_ending:
-                self.roots[url].profile = self.profile.faults.without_faults()
+                self.roots[url].faults = self.profile.faults.without_faults()
         return url
 
     def open_root(self, root: str, _: StorageOptions | None) -> Store:
@@ -182,9 +182,14 @@ class QuorumWorld:
     def open_store(self, kind: type[QuorumStore] = QuorumStore) -> QuorumStore:
         """Return a new handle of the quorum, as a new process has it."""
         up = [url for url, root in self.roots.items() if not root.is_down]
-        store = kind(up, None, self.open_root, clock=self.clock)
-        store._fan_out = SimulatedFanOut(self)
-        return store
+        return kind(
+            up,
+            None,
+            self.open_root,
+            clock=self.clock,
+            random=self.scheduler.random,
+            fan_out=SimulatedFanOut(self),
+        )
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
@@ -196,10 +201,10 @@ class QuorumWorld:
         self.set_faults(self.profile.faults.without_faults())
         self.is_ending = True
 
-    def set_faults(self, faults: Profile) -> None:
+    def set_faults(self, faults: Faults) -> None:
         """Set the rates of faults of all roots."""
         for root in self.roots.values():
-            root.profile = faults
+            root.faults = faults
 
 
 def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
@@ -219,6 +224,5 @@ def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
     return (
         (Proposal, "_wait", wait_less),
         (uuid, "uuid4", uuid4),
-        (quorum_store, "Random", random),
         (changes, "Random", random),
     )

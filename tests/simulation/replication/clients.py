@@ -18,7 +18,7 @@ from spark_log.errors import (
 from spark_log.log import ALL, LogAppendInfo
 from spark_log.record import ProducerAppend
 from spark_log.record.producer_append import sequence_after
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
 from tests.simulation.replication.true_replicas import rows_of
 from tests.simulation.replication.world import OpenPartition, ReplicationWorld

@@ -14,10 +14,17 @@ from spark_log.log import (
     LocalLog,
     LogAppendInfo,
     LogView,
+    partition_log,
 )
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.tail_state import TailState
-from spark_log.log.chain import PartitionState, ReplicaChain, ReplicaFetcher, replica_fetcher
+from spark_log.log.chain import (
+    PartitionState,
+    ReplicaChain,
+    ReplicaFetcher,
+    replica_chain,
+    replica_fetcher,
+)
 from spark_log.log.chain.append_attempt import AppendAttempt
 from spark_log.log.chain.chain_appender import ChainAppender
 from spark_log.log.chain.chain_attempt import ChainAttempt
@@ -27,7 +34,7 @@ from spark_log.log.clean import cleaner
 from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.log_start import move_log_start
 from spark_log.log.read.log_reader import LogReader
-from spark_log.log.segment import SegmentReader
+from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
@@ -41,7 +48,6 @@ REPLICATION_SOUND = PatchVariant()
 
 # --- barriers ------------------------------------------------------------------------------------
 
-_shipped_check_epoch = TailState._check_leader_epoch
 _shipped_refresh = ChainAttempt.refresh_epoch
 
 
@@ -53,24 +59,55 @@ def _is_true(*_: object) -> bool:
     return True
 
 
-def _needs_no_barrier(self: TailState, *what: Any, **how: Any) -> None:
-    with suppress(UnknownLeaderEpochError):
-        _shipped_check_epoch(self, *what, **how)
+class _ChecksNoEpoch(TailState):
+    def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
+        pass
 
 
-def _is_not_fenced(self: TailState, *what: Any, **how: Any) -> None:
-    with suppress(FencedLeaderEpochError):
-        _shipped_check_epoch(self, *what, **how)
+class _NeedsNoBarrier(TailState):
+    def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
+        with suppress(UnknownLeaderEpochError):
+            super()._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
 
 
-def _believes_the_first_answer(self: ChainAppender, *what: Any) -> LogAppendInfo:
-    return what[-1]  # type: ignore[no-any-return]
+class _IsNotFenced(TailState):
+    def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
+        with suppress(FencedLeaderEpochError):
+            super()._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
 
 
-def _moves_the_start(
-    chain: ReplicaChain, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
-) -> int:
-    return move_log_start(replica, offset, view)
+class _KeepsEarlierEpochs(Appender):
+    def _forget_earlier_epochs(self, leader_epoch: int) -> None:
+        pass
+
+
+class _PutsIntoAnEmptiedRoot(Appender):
+    def _check_first_put(self, base_offset: int) -> None:
+        pass
+
+
+class _BelievesInMissingFiles(Appender):
+    def _forget_missing_files(self) -> None:
+        pass
+
+
+class _LetsFollowersLeave(ChainFollowers):
+    def _check_leaders_root(self, state: PartitionState) -> None:
+        pass
+
+
+class _BelievesTheFirstAnswer(ChainAppender):
+    def _find_again(
+        self, leader: LocalLog, segment: StagedSegment, url: str, info: LogAppendInfo
+    ) -> LogAppendInfo:
+        return info
+
+
+class _MovesTheStart(ReplicaChain):
+    def _move_replica_start(
+        self, broker_id: int, replica: LocalLog, offset: int, view: LogView | None
+    ) -> int:
+        return move_log_start(replica, offset, view)
 
 
 def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
@@ -89,7 +126,7 @@ def _takes_the_epoch_of_the_log(self: ChainAttempt) -> PartitionState:
 # --- the order of the chain ----------------------------------------------------------------------
 
 _shipped_replicate = ChainFollowers.replicate
-_shipped_elect = PartitionChangeBuilder._elect
+_shipped_elect = PartitionChangeBuilder.elect
 
 
 def _elects_the_last(self: PartitionChangeBuilder, *what: Any) -> tuple[tuple[int, ...], bool]:
@@ -151,7 +188,7 @@ def _truncates_in_place(
         for file in sorted(files.store.list(files.path), key=lambda each: each.path):
             files.store.delete(file.path)
         number = state.directory_number(self._broker_id)
-        empty = self._log._chain._open_replica(self._broker_id, number)
+        empty = self._cluster.replica_log(self._topic, self._partition, self._broker_id, number)
         empty.files.existence_marker = None
         return _shipped_copy(self, state, empty)
 
@@ -217,6 +254,12 @@ def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
     return replica
 
 
+class _ReadsWithoutTheBarrier(ReplicaSelection):
+    @staticmethod
+    def _has_barrier(state: PartitionState, replica: LocalLog) -> bool:
+        return True
+
+
 def _segment_as_listed(
     self: LocalLog, offset: int, view: LogView
 ) -> tuple[LiveSegment, SegmentReader]:
@@ -235,31 +278,29 @@ def _has_no_limit(self: LogReader, value: int | None) -> None:
 REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
-            (TailState, "_check_leader_epoch", _does_nothing),
+            (Appender, "tail_class", _ChecksNoEpoch),
             (LocalLog, "append_barrier", _does_nothing),
-            (ReplicaSelection, "_has_barrier", _is_true),
+            (partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),
         )
     ),
-    "nobody appends before the barrier": PatchVariant(
-        ((TailState, "_check_leader_epoch", _needs_no_barrier),)
-    ),
+    "nobody appends before the barrier": PatchVariant(((Appender, "tail_class", _NeedsNoBarrier),)),
     "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
-        ((Appender, "_forget_earlier_epochs", _does_nothing),)
+        ((LocalLog, "appender_class", _KeepsEarlierEpochs),)
     ),
     "a replica is listed again before it is read in a new state": PatchVariant(
         ((LogReader, "forget", _does_nothing),)
     ),
     "an append is looked for again in a new leader epoch": PatchVariant(
-        ((ChainAppender, "_find_again", _believes_the_first_answer),)
+        ((partition_log, "ChainAppender", _BelievesTheFirstAnswer),)
     ),
     "what followers have got from the leader's log needs its root": PatchVariant(
         ((ChainFollowers, "replicate", _believes_the_leaders_log),)
     ),
     "the first put into a log needs its root": PatchVariant(
-        ((Appender, "_check_first_put", _does_nothing),)
+        ((LocalLog, "appender_class", _PutsIntoAnEmptiedRoot),)
     ),
     "a leader without its files leaves, and no follower": PatchVariant(
-        ((ChainFollowers, "_check_leaders_root", _does_nothing),)
+        ((replica_chain, "ChainFollowers", _LetsFollowersLeave),)
     ),
     "a replica that ends before the log start was emptied": PatchVariant(
         (
@@ -269,10 +310,10 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         )
     ),
     "a writer whose merge misses files lists the log": PatchVariant(
-        ((Appender, "_forget_missing_files", _does_nothing),)
+        ((LocalLog, "appender_class", _BelievesInMissingFiles),)
     ),
     "records are deleted without a replica that was emptied": PatchVariant(
-        ((ReplicaChain, "_move_replica_start", _moves_the_start),)
+        ((partition_log, "ReplicaChain", _MovesTheStart),)
     ),
     "an append is acknowledged by a recent state": PatchVariant(
         ((AppendAttempt, "recent_state", _believes_its_state),)
@@ -281,7 +322,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaRecovery, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
-        ((TailState, "_check_leader_epoch", _is_not_fenced),)
+        ((Appender, "tail_class", _IsNotFenced),)
     ),
     "a writer that finds the log newer reads the metadata": PatchVariant(
         ((ChainAttempt, "refresh_epoch", _takes_the_epoch_of_the_log),)
@@ -290,10 +331,10 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ChainFollowers, "replicate", _does_nothing),)
     ),
     "the first one that is left leads": PatchVariant(
-        ((PartitionChangeBuilder, "_elect", _elects_the_last),)
+        ((PartitionChangeBuilder, "elect", _elects_the_last),)
     ),
     "those before the new leader leave": PatchVariant(
-        ((PartitionChangeBuilder, "_elect", _keeps_all_in_sync),)
+        ((PartitionChangeBuilder, "elect", _keeps_all_in_sync),)
     ),
     "puts follow the order of the chain": PatchVariant(
         ((ChainFollowers, "replicate", _puts_on_the_last_first),)
@@ -332,7 +373,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaSelection, "replica", property(_reads_the_last_in_sync)),)
     ),
     "a reader waits for the barrier on the last replica": PatchVariant(
-        ((ReplicaSelection, "_has_barrier", _is_true),)
+        ((partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
         ((LocalLog, "offset_of_epoch", _hides_nothing),)

@@ -29,7 +29,7 @@ from spark_log.log import (
     LocalLog,
     PartitionLog,
 )
-from spark_log.log.append import appender
+from spark_log.log.append.appender import Appender
 from spark_log.log.clean import PartitionCleaner
 from spark_log.metadata import metadata_log, partition_states
 from spark_log.metadata.partition_states import MetadataPartitionStates
@@ -43,7 +43,7 @@ from spark_log.metadata.topic_image import TopicImage
 from spark_log.replication import replica_recovery
 from spark_log.storage import FileInfo, StagedFile
 from spark_log.util.clock import Clock
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile
+from tests.simulation.faults import DELETE_DELAY_MS, Faults
 from tests.simulation.patches import Patch
 from tests.simulation.replication.profile import ReplicationProfile
 from tests.simulation.replication.true_replicas import TOPIC, TOPIC_ID, BrokerObserver, TrueReplicas
@@ -102,12 +102,12 @@ class BrokerStore(SimulatedStore):
         self,
         disk: SimulatedDisk,
         scheduler: Scheduler,
-        true_log: StorageObserver,
-        profile: Profile,
+        observer: StorageObserver,
+        faults: Faults,
         seed: int,
     ) -> None:
         """Return the store of a disk; ``seed`` determines the kinds of its errors."""
-        super().__init__(disk, scheduler, true_log, profile)
+        super().__init__(disk, scheduler, observer, faults)
         self._kinds = Random(f"{seed} {disk.url}")
         self._outage: type[StorageError] = StorageUnavailableError
 
@@ -238,11 +238,11 @@ class ReplicationWorld:
         records = self.scheduler.random.choice((1, 1, 2, 3))
         return [f"{name}/{next(self.values)}".encode() for _ in range(records)]
 
-    def set_faults(self, faults: Profile) -> None:
+    def set_faults(self, faults: Faults) -> None:
         """Set the faults of all brokers. The root of the cluster is slow at most."""
         for broker_id, store in self.stores.items():
             pauses = replace(faults.without_faults(), pause=faults.pause)
-            store.profile = faults if broker_id else pauses
+            store.faults = faults if broker_id else pauses
 
     def end_faults(self) -> None:
         """Let every process and every root work from now on."""
@@ -365,6 +365,6 @@ def small_replication(world: ReplicationWorld) -> tuple[Patch, ...]:
             "PartitionCleaner",
             partial(PartitionCleaner, fan_in=world.profile.faults.fan_in),
         ),
-        (appender, "_RACES_PER_LISTING", world.profile.faults.races_per_listing),
+        (Appender, "races_per_listing", world.profile.faults.races_per_listing),
         *SegmentFiles().patches,
     )

@@ -25,7 +25,7 @@ from spark_log.log.rewrite import DeletableFiles
 from spark_log.table import both, free_names, listing, next_version
 from spark_log.table.topic_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.readers import only_faults
 from tests.simulation.log.records import Record
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID

@@ -7,7 +7,7 @@ from random import Random
 
 from spark_log.table.topic_table import CleanupPolicy
 from tests.simulation.compaction.simulation import CompactionProfile, draw_compaction_profile
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 
 CHANGING = "changing"
 

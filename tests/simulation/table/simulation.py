@@ -26,7 +26,7 @@ from tests.simulation.table.actors import (
     VersionReader,
 )
 from tests.simulation.table.profile import CHANGING, TableProfile, draw_table_profile
-from tests.simulation.table.true_table import LOG, TrueTable
+from tests.simulation.table.true_table import TrueTable
 from tests.simulation.table.world import (
     SimulatedTable,
     TableStore,
@@ -56,7 +56,6 @@ class TableSimulation(Simulation):
         super().__init__(seed, profile, faults, faults.steps)
         storage_clock, clock = SimulatedClock(self.scheduler), WallClocks(self.scheduler, seed)
         disk = SimulatedDisk(storage_clock)
-        disk.delete_directory(LOG)
         truth = TrueTable(
             disk,
             storage_clock,

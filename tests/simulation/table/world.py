@@ -38,7 +38,7 @@ from spark_log.table.topic_table import (
     parse_partition,
 )
 from tests.simulation.compaction.actors import CompactedWorld
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
 from tests.simulation.patches import Patch
 from tests.simulation.store import SimulatedStore

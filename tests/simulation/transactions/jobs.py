@@ -10,7 +10,7 @@ from spark_log.errors import (
 )
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionCoordinator
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.transactions.owners import Writes, abort, commit
 from tests.simulation.transactions.profile import TASK_RETRY_MS
 from tests.simulation.transactions.world import (

@@ -13,7 +13,7 @@ from spark_log.errors import (
 )
 from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.transactions.world import OpenLogs, TransactionsWorld, open_coordinator
 
 _TRIES = 4

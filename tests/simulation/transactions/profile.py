@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.simulation.log.profile import DELETE_DELAY_MS, Profile, draw_profile
+from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.log.profile import Profile, draw_profile
 
 TASK_RETRY_MS = DELETE_DELAY_MS / 2
 """After this time a driver has a task tried again, while the earlier attempt may still run."""

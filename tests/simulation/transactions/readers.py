@@ -8,7 +8,7 @@ from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageError
 from spark_log.log import LogBatch, PartitionLog
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition, TransactionObserver
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import columns_of
 from tests.simulation.transactions.true_transactions import TruePartition
 from tests.simulation.transactions.world import OpenLogs, TransactionsWorld

@@ -7,7 +7,6 @@ from typing import cast
 
 from spark_log.log.verify.finding import LogFindingKind, LogSeverity
 from spark_log.log.verify.verifier import Verifier
-from spark_log.storage import TRANSACTIONS_DIRECTORY
 from spark_log.transaction import TopicIdPartition
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention, Vandal
 from tests.simulation.log.world import World
@@ -50,8 +49,6 @@ class TransactionsSimulation(Simulation):
         topic = image.find_by_id(TOPIC_ID)
         assert topic is not None
         disk = SimulatedDisk(storage_clock)
-        for directory in (topic.directory, TRANSACTIONS_DIRECTORY):
-            disk.delete_directory(directory)
         self.ids = [f"producer {number}" for number in range(profile.producers)] + [JOB]
         directories = {
             topic.partition_directory(number): TopicIdPartition(TOPIC_ID, number)

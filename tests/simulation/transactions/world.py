@@ -12,7 +12,7 @@ from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
 from spark_log.log import PartitionLog, StateLog
 from spark_log.log import state_log as state_log_module
-from spark_log.log.append import appender
+from spark_log.log.append.appender import Appender
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
@@ -22,7 +22,7 @@ from spark_log.transaction import TopicIdPartition, TransactionCoordinator, chan
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
 from spark_log.util.suppressed import SuppressedErrors
-from tests.simulation.log.profile import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
 from tests.simulation.log.small_numbers import SameThread
 from tests.simulation.patches import Patch
@@ -118,7 +118,7 @@ class TransactionsWorld:
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
-        self.store.profile = self.profile.faults.without_faults()
+        self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
 
     def rest(self, mean_ms: float) -> None:
@@ -166,7 +166,7 @@ class SimulatedCluster(Cluster):
 
     def image(self) -> MetadataImage:
         """Return the metadata; a step."""
-        self._world.rest(self._world.store.profile.latency_ms)
+        self._world.rest(self._world.store.faults.latency_ms)
         return self._world.image
 
 
@@ -193,8 +193,8 @@ class _SimulatedIds:
         """Return a new producer id."""
         world = self._world
         producer_id = next(world.producer_ids)
-        world.rest(world.store.profile.latency_ms)
-        if world.scheduler.random.random() < world.store.profile.failed:
+        world.rest(world.store.faults.latency_ms)
+        if world.scheduler.random.random() < world.store.faults.failed:
             raise StorageError("no producer id could be allocated")
         return producer_id
 
@@ -283,7 +283,7 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
     return (
         (state_log_module, "INTERNAL_LOG_CONFIG", state_log_config),
         (StateLog, "trim_every", profile.trim_every),
-        (appender, "_RACES_PER_LISTING", profile.faults.races_per_listing),
+        (Appender, "races_per_listing", profile.faults.races_per_listing),
         (markers, "ThreadPoolExecutor", SameThread),
         *(
             (module, "LAST_EPOCH", profile.last_epoch)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_log.config import TopicConfig
 from spark_log.errors import AlreadyExistsError
 from spark_log.log import LocalLog, SegmentReader, SegmentWriter
 from spark_log.log.append.appender import Appender
@@ -85,9 +86,7 @@ class _TakesAll(PartitionDirectory):
 
 class _MergesPartsOfWider(Merger):
     def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
-        directory = self._world.directory()
-        directory.__class__ = _TakesAll
-        return merger.merge(directory, view, first, last).name
+        return merger.merge(self._world.directory(_TakesAll), view, first, last).name
 
 
 class _RemembersForEver(TailMerger):
@@ -106,9 +105,15 @@ class _FreesItsOwnAtOnce(TailMerger):
 
 def _tail_merging(merger_class: type[TailMerger]) -> Variant:
     class Merging(Appender):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self.derived.merger.__class__ = merger_class
+        def __init__(
+            self,
+            directory: PartitionDirectory,
+            snapshots: Snapshots,
+            config: TopicConfig,
+            **options: Any,
+        ) -> None:
+            super().__init__(directory, snapshots, config, **options)
+            self.derived.merger = merger_class(directory, config)
 
     return appending(Merging)
 
@@ -179,9 +184,7 @@ class _DatesByItsOwnClock(Snapshots):
 
 
 class _ForgetsByItsOwnClock(LocalLog):
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.snapshots.__class__ = _DatesByItsOwnClock
+    snapshots_class = _DatesByItsOwnClock
 
 
 class _WritesNothing(Snapshots):
@@ -190,9 +193,7 @@ class _WritesNothing(Snapshots):
 
 
 class _SavesNothing(LocalLog):
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.snapshots.__class__ = _WritesNothing
+    snapshots_class = _WritesNothing
 
 
 CLEANING_RULES: dict[str, Variant] = {

@@ -27,9 +27,7 @@ def _seeing(directory: type[PartitionDirectory]) -> Variant:
     """Return the variant whose logs use another partition directory."""
 
     class Log(LocalLog):
-        def __init__(self, *args: Any, **settings: Any) -> None:
-            super().__init__(*args, **settings)
-            self.files.__class__ = directory
+        directory_class = directory
 
     return Variant(log=Log)
 
@@ -120,7 +118,7 @@ class _NeverListsAgain(LocalLog):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.reader.__class__ = _ListsOnce
+        self.reader = _ListsOnce(self.files, self.snapshots)
 
 
 _shipped_add = FetchBuffer.add

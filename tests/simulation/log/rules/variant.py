@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from spark_log.log import LocalLog
 from spark_log.log.append.appender import Appender
@@ -41,9 +40,7 @@ def appending(appender: type[Appender]) -> Variant:
     """Return the variant whose logs use another appender."""
 
     class Log(LocalLog):
-        def __init__(self, *args: Any, **settings: Any) -> None:
-            super().__init__(*args, **settings)
-            self.appender = appender(self.files, self.snapshots, self.config)
+        appender_class = appender
 
     return Variant(log=Log)
 
@@ -52,9 +49,7 @@ def knowing(tail: type[TailState]) -> Variant:
     """Return the variant whose appenders keep another state of the log's end."""
 
     class Knowing(Appender):
-        def __init__(self, *args: Any) -> None:
-            super().__init__(*args)
-            self._tail.__class__ = tail
+        tail_class = tail
 
     return appending(Knowing)
 
