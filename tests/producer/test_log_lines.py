@@ -1,4 +1,4 @@
-"""What a producer tells an operator: the lines of a stuck producer, and how often each is said."""
+"""The log lines of a stuck producer, and how often each is written."""
 
 import logging
 import re

@@ -23,7 +23,7 @@ FIRST_SEED = {
     "a version that changes the setting adds no file": 112,
     "replaced files go by the storage's time": 66,
 }
-"""Where the search begins for rules that few seeds miss, so that the test is quick."""
+"""First seed of the search for each rule that few seeds miss, so that the test is quick."""
 
 RARE = {
     "nothing spent is added",

@@ -1,4 +1,4 @@
-"""Which names and which tombstones the table needs."""
+"""The names and tombstones that the table needs are kept."""
 
 import math
 

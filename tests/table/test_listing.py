@@ -1,4 +1,4 @@
-"""What a listing of the log offers to its table."""
+"""The files that a listing of the log offers to its table."""
 
 from spark_log.log.files import MAX_MERGE_GENERATION, SegmentName, StartMarker, generation_name
 from spark_log.storage import FileInfo

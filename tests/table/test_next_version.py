@@ -1,4 +1,4 @@
-"""What the next version of a table may say (docs/protocol/table.md)."""
+"""The files that the next version of a table may have (protocol B1, B2, B7)."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,7 @@ class TestSegments:
         assert added(before, segment(15, 30)) == [(0, 10), (10, 20), (20, 30)]
 
     def test_a_wide_merge_may_go_on_beyond_the_end(self):
-        """What it was made of may not be Parquet, and then nothing else begins at the end."""
+        """Its inputs may not be Parquet, and then no other file begins at the table's end."""
         assert added(table(segment(0, 10), segment(10, 20)), segment(10, 90)) == [(0, 10), (10, 90)]
 
     def test_of_one_range_the_higher_generation_is_taken(self):

@@ -1,4 +1,4 @@
-"""What a version says of a partition, and the actions that say it."""
+"""The content of a version for one partition, and the actions that contain it."""
 
 import json
 

@@ -305,9 +305,12 @@ class Sender:
             in_flight.batches, unknown_outcome(queue, error) if is_unknown else error
         )
         self._completer.fail_transaction(error)
-        if self._completer.fatal_error is None:
+        with self._accumulator.lock:  # several threads may be fenced at once: the first one counts
+            is_first = self._completer.fatal_error is None
+            if is_first:
+                self._completer.fatal_error = error
+        if is_first:
             _log.info("%s: this producer is fenced, and accepts no more records: %s", queue, error)
-            self._completer.fatal_error = error
         self._completer.fail_all(error)
 
     # --- helpers ---------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ class TrueTable(CompactedTruth):
 
     @property
     def newest(self) -> PartitionTable:
-        """What the newest version says; an empty table without one."""
+        """The table at its newest version; empty if it has none."""
         return self.versions[-1] if self.versions else PartitionTable()
 
     # --- changes of the storage ------------------------------------------------------------------
