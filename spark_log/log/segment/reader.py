@@ -456,7 +456,10 @@ class SegmentReader:
             segment_base_offset=self.base_offset,
             start_offset=start_offset,
             end_offset=end_offset,
-            stored_bytes=self._blocks[ordinal].body_bytes,
+            # Compressed Parquet would let a fetch take ten times the memory that it may.
+            stored_bytes=(
+                records.nbytes if self._name.is_parquet else self._blocks[ordinal].body_bytes
+            ),
             is_aborted=is_aborted,
         )
 

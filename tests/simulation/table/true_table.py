@@ -120,7 +120,7 @@ class TrueTable(CompactedTruth):
             raise ViolationError(f"{where} ends at {table.end}, before {before.end}")
         again = self._removed.intersection(table.files).difference(before.files)
         if again:
-            raise ViolationError(f"{where} adds {min(each.log for each in again)} again")
+            raise ViolationError(f"{where} adds {min(each.file_name for each in again)} again")
         self._removed.update(set(before.files).difference(table.files))
 
     def _check_rows(self, where: str, table: PartitionTable) -> None:

@@ -198,8 +198,11 @@ class _ParquetFile(SegmentFile):
         return self._block[1]
 
     def _decode(self, ordinal: int, schema: pa.Schema) -> pa.RecordBatch:
-        rows = self._rows(ordinal, schema)
         block = self._header_block(ordinal)
+        if not schema.names:
+            count = int(self._entries["rows"][ordinal]) + block.control.num_rows
+            return pa.RecordBatch.from_arrays([pa.nulls(count)], [""]).select([])
+        rows = self._rows(ordinal, schema)
         return _with_control(rows, block) if block.control.num_rows else rows
 
     def _rows(self, ordinal: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -505,4 +508,5 @@ class _Cursor(io.RawIOBase):
             return b""
         data = self._source.read(self._position, end)
         self._position = end
-        return data.to_pybytes()
+        content: bytes = data.to_pybytes()
+        return content

@@ -75,7 +75,7 @@ def encode_block(
             stream.write_batch(control)
         stored_control = sink.getvalue().to_pybytes()
     packed = np.frombuffer(b"".join(header.pack() for header in headers), HEADER_DTYPE)
-    payload = pa.compress(_by_field(packed) + stored_control, codec="zstd", asbytes=True)
+    payload: bytes = pa.compress(_by_field(packed) + stored_control, codec="zstd", asbytes=True)
     head = _HEAD.pack(0, len(headers), len(stored_control), *column_sums)
     content = head[_CHECKSUM.size :] + payload
     return _CHECKSUM.pack(extend(extend(0, append_id), content)) + content
