@@ -3,9 +3,7 @@
 import pytest
 
 
-@pytest.fixture(autouse=True)
-def a_root(shell):
-    assert shell("topics", "create", "flights").status == 0
+pytestmark = pytest.mark.usefixtures("root")
 
 
 def test_levels_are_described_and_upgraded(shell):

@@ -25,6 +25,7 @@ COMMANDS = [
     "dump-log",
     "elect-leaders",
     "exporter",
+    "features",
     "groups",
     "init",
     "log-dirs",
