@@ -46,6 +46,7 @@ COMMANDS = [
     "version",
 ]
 GROUPS = {
+    "features": "describe",
     "brokers": "list",
     "configs": "describe",
     "controller": "run",

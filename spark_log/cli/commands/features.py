@@ -18,7 +18,9 @@ app = typer.Typer(rich_markup_mode=None)
 @with_examples("spark-log features describe")
 @with_option_groups
 def describe_features(root: Root, output: Output) -> None:
-    """Show what releases added to the bytes at rest, and whether this cluster uses it.
+    """Show the features, and the levels that this cluster uses.
+
+    A feature is what a release added to the bytes at rest.
 
     Level 0 means that the cluster does not use the feature: releases that do not know it can read
     and write everything.
