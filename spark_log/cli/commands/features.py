@@ -20,8 +20,8 @@ app = typer.Typer(rich_markup_mode=None)
 def describe_features(root: Root, output: Output) -> None:
     """Show the features, and the levels that this cluster uses.
 
-    A feature is what a release added to the bytes at rest. Level 0 means that the cluster does not use the feature: releases that do not know it can read
-    and write everything.
+    A feature is what a release added to the bytes at rest. Level 0 means that the cluster does not
+    use the feature: releases that do not know it can read and write everything.
     """
     found = root.admin().describe_features()
     if output.is_json:
