@@ -36,6 +36,7 @@ def test_a_copy_and_a_checkpoint_keep_the_levels():
     image.replay(TABLE_VERSION.record(1))
     image.replay(TopicRecord(name="a", topic_id="id"))
     checkpoint = MetadataCheckpoint.of_image(image, 2, 0, "cluster")
+    assert checkpoint is not None
     for same in (image.copy(), checkpoint.image()):
         assert same.features == {"table.version": TABLE_VERSION.record(1)}
 

@@ -6,6 +6,7 @@ lines on stdout, so that a test sees what was acknowledged before the process is
 
 import json
 import sys
+from typing import Any
 
 from spark_log import Admin, Consumer, NewTopic, Producer
 from spark_log.errors import SparkLogError
@@ -64,7 +65,7 @@ def consume(root, group, stop_after=None):
             left = None if stop_after is None else stop_after - read
             records = consumer.poll(timeout_ms=200, max_records=left)
             found = [
-                (tp.partition, record.offset, record.value.decode())
+                (tp.partition, record.offset, text(record))
                 for tp, batch in records.items()
                 for record in batch
             ]
@@ -90,8 +91,12 @@ def read(root, topic):
         (end,) = consumer.end_offsets([tp]).values()
         while consumer.position(tp) < end:
             for record in consumer.poll(timeout_ms=1_000).get(tp, []):
-                tell(partition=number, offset=record.offset, value=record.value.decode())
+                tell(partition=number, offset=record.offset, value=text(record))
     consumer.close()
+
+
+def text(record: Any) -> str:
+    return str(record.value, "utf-8")
 
 
 def tell(**fact):
@@ -99,7 +104,7 @@ def tell(**fact):
     sys.stdout.flush()
 
 
-WORK = {"create": create, "produce": produce, "consume": consume, "read": read}
+WORK: dict[str, Any] = {"create": create, "produce": produce, "consume": consume, "read": read}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
