@@ -30,6 +30,7 @@ from tests.record.samples import START_US, numbered, record_batch, row
 
 COMMITTED = {"isolation_level": "read_committed"}
 DELTA = {"table_format": "delta", "retention_ms": -1}
+COMPACT = {**DELTA, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
 
 
 def write(store, clock, *, transactions=60, seed=1, **config):
@@ -349,8 +350,6 @@ class TestCleaning:
 
 
 class TestCompaction:
-    COMPACT = {**DELTA, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
-
     def append(self, log, clock, first, *keys):
         rows = [
             row(None if key < 0 else b"v%d" % number, b"k%d" % abs(key), timestamp=START_US)
@@ -362,7 +361,7 @@ class TestCompaction:
     def test_compactions_write_parquet_and_compact_it_again(self, clock):
         stores = [MemoryStore(f"memory://compact-{kind}", clock) for kind in ("none", "delta")]
         logs = [
-            open_log(store, clock=clock, **{**self.COMPACT, "table_format": kind})
+            open_log(store, clock=clock, **{**COMPACT, "table_format": kind})
             for store, kind in zip(stores, ("none", "delta"), strict=True)
         ]
         first = 0
@@ -387,7 +386,7 @@ class TestCompaction:
             log = open_log(
                 store,
                 clock=clock,
-                **{**self.COMPACT, "table_format": kind, "delete_retention_ms": 100_000},
+                **{**COMPACT, "table_format": kind, "delete_retention_ms": 100_000},
             )
             producer = ProducerAppend(7, 0, 0, is_transactional=True)
             log.append(record_batch([row(b"a", b"k1")]), producer=producer)

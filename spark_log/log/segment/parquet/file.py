@@ -8,7 +8,6 @@ The file is mapped, or read from an object store in ranges: only the columns tha
 from __future__ import annotations
 
 import io
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +26,7 @@ from spark_log.log.segment.file import (
     SegmentFile,
     read_end,
 )
+from spark_log.log.segment.parquet.footer import check_footer, checked_footer_bytes
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
@@ -47,9 +47,6 @@ from spark_log.storage import COPIED_BYTES, Store
 
 if TYPE_CHECKING:
     from pyarrow import parquet
-
-_MAGIC: Final = b"PAR1"
-_TRAILER: Final = struct.Struct("<I4s")
 
 _NEAR_BYTES: Final = 65_536
 """Bytes between two wanted column chunks that are read with them: one request costs more."""
@@ -262,7 +259,7 @@ class _ParquetFile(SegmentFile):
         return merged
 
     def _check_footer(self, footer: parquet.FileMetaData) -> None:
-        """Check the footer, which no checksum covers, against the table of row groups.
+        """Check the footer against the table of row groups.
 
         Raises:
             ValueError: the two differ.
@@ -272,7 +269,7 @@ class _ParquetFile(SegmentFile):
         if rows != expected.tolist():
             raise ValueError("its row groups are not those in its table of row groups")
         ends = self._entries["headers_position"] + self._entries["headers_bytes"]
-        if len(ends) and not 0 < ends.max() < self.size_bytes - _TRAILER.size:
+        if len(ends) and not 0 < ends.max() < self.size_bytes:
             raise ValueError("its batch headers lie outside of the file")
         schema = self._reader.schema_arrow
         columns = schema.names[: len(PARQUET_SCHEMA)]  # others may stand behind
@@ -365,6 +362,7 @@ class _MappedSource(_Source):
         self._store = store
         self._buffer = buffer
         self.size_bytes = int(buffer.size)
+        check_footer(buffer)
 
     @property
     def memory_bytes(self) -> int:
@@ -390,9 +388,10 @@ class _RangedSource(_Source):
         if size_bytes is None:
             size_bytes = store.head(path).size_bytes
         self.size_bytes = size_bytes
-        footer = _footer_bytes(tail)
-        if footer > tail.size and tail.size < size_bytes:
-            tail = store.read_tail(path, footer)
+        wanted = checked_footer_bytes(tail)
+        if tail.size < wanted <= size_bytes:
+            tail = store.read_tail(path, wanted)
+        check_footer(tail)
         self._tail = Range(size_bytes - int(tail.size), tail)
         self.is_in_memory = self._tail.start == 0
         self._headers = Range(0, pa.py_buffer(b""))
@@ -463,20 +462,6 @@ class _RangedSource(_Source):
                 position=start,
             )
         return Range(start, data)
-
-
-def _footer_bytes(tail: pa.Buffer) -> int:
-    """Return the size of the footer with its trailer.
-
-    Raises:
-        ValueError: the bytes are not the end of a Parquet file.
-    """
-    if tail.size < _TRAILER.size:
-        raise ValueError("is too short for a Parquet file")
-    length, magic = _TRAILER.unpack(tail.slice(tail.size - _TRAILER.size).to_pybytes())
-    if magic != _MAGIC:
-        raise ValueError("does not end as a Parquet file does")
-    return int(length) + _TRAILER.size
 
 
 class _Cursor(io.RawIOBase):

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError
 from spark_log.log.files import SegmentName
+from spark_log.log.segment.parquet.footer import FooterSink
 from spark_log.log.segment.parquet.header_block import BATCH_SCHEMA, NO_RECORDS, encode_block
 from spark_log.log.segment.parquet.row_groups import RowGroup, encode_row_groups
 from spark_log.log.segment.staged_segment import StagedSegment
@@ -94,9 +95,11 @@ class ParquetSegmentWriter:
         with storage_errors(directory):
             self._staged = store.stage(directory)
         try:
+            self._sink = FooterSink(self._staged.sink)
+            self._file = pa.PythonFile(self._sink, mode="w")  # counts what was written
             with storage_errors(directory):
                 self._writer = parquet.ParquetWriter(
-                    self._staged.sink, PARQUET_SCHEMA, **_writer_options()
+                    self._file, PARQUET_SCHEMA, **_writer_options()
                 )
         except BaseException:
             self._staged.discard()
@@ -134,12 +137,12 @@ class ParquetSegmentWriter:
         if headers[-1].last_offset_delta >= MAX_SEGMENT_RECORDS:
             raise InvalidRecordError(f"a segment holds at most {MAX_SEGMENT_RECORDS} records")
         rows, control = _without_control(records, headers)
-        position = self._staged.size_bytes
+        position = self._file.tell()
         with storage_errors(self._directory):
             if rows.num_rows:
                 table = pa.Table.from_batches([self._stored(rows)])
                 self._writer.write_table(table, row_group_size=rows.num_rows)
-            size_bytes = self._staged.size_bytes - position
+            size_bytes = self._file.tell() - position
             sums = [array_crc32c(column) for column in records.columns]
             self._held.append(encode_block(headers, sums, control, self._append_id))
             self._row_groups.append(self._row_group(position, size_bytes, rows, headers))
@@ -162,7 +165,9 @@ class ParquetSegmentWriter:
         with storage_errors(self._directory):
             self._write_held()
             self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, self._identity))
+            self._sink.hold()
             self._writer.close()
+            self._sink.write_held()
             self._staged.seal()
         return StagedSegment(
             self._staged,
@@ -181,7 +186,8 @@ class ParquetSegmentWriter:
 
     def discard(self) -> None:
         """Delete the staged file. A segment that was put from it stays."""
-        with suppress(Exception):  # writes a footer: the file may be closed, or the disk full
+        self._sink.hold()  # the footer that pyarrow writes on closing
+        with suppress(OSError, pa.ArrowException):
             self._writer.close()
         self._staged.discard()
 
@@ -227,9 +233,9 @@ class ParquetSegmentWriter:
         """Write the header blocks that are held."""
         first = len(self._row_groups) - len(self._held)
         for at, block in enumerate(self._held, first):
-            position = self._staged.size_bytes
+            position = self._file.tell()
             self._row_groups[at] = self._row_groups[at]._replace(headers_position=position)
-            self._staged.sink.write(block)
+            self._file.write(block)
         self._held.clear()
 
     def _note_times(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:

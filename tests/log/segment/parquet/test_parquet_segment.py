@@ -142,7 +142,8 @@ class TestReader:
         for wanted in range(40):
             assert reader.offset_for_time(START_US + wanted, 0) == (wanted, START_US + wanted)
         assert reader.offset_for_time(START_US + 40, 0) is None
-        with patch.object(reader._file, "decoder", wraps=reader._file.decoder) as decoder:
+        file = reader._file  # noqa: SLF001 - to see what is decoded
+        with patch.object(file, "decoder", wraps=file.decoder) as decoder:
             reader.offset_for_time(START_US + 25, 0)
         decoder.assert_called_once_with(["timestamp"])
 
