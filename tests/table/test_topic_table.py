@@ -22,7 +22,7 @@ A, B, WIDE = SegmentName(0, 9, 2), SegmentName(10, 19, 2), SegmentName(0, 19, 3)
 
 def actions_of(before, after, partition=1):
     files = {
-        name: DataFile(parquet_path(DIRECTORY, name), 5, 10, None, None)
+        name: DataFile(parquet_path(DIRECTORY, name), 5, 10)
         for name in (*before.files, *after.files)
     }
     return changes(
@@ -60,7 +60,7 @@ def test_partitions_do_not_mix():
 
 def test_files_of_others_are_no_segments():
     state = TableState()
-    other = DataFile(f"{DIRECTORY}/part-0001.parquet", 5, 1, None, None)
+    other = DataFile(f"{DIRECTORY}/part-0001.parquet", 5, 1)
     apply(state, [other.to_add(0)])
     assert parse_partition(state, TOPIC_ID, 1, DIRECTORY).files == ()
 

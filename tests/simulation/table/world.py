@@ -147,7 +147,7 @@ class SimulatedTable:
     def commit(self, before: PartitionTable, after: PartitionTable) -> None:
         """Append the version after the one that was read."""
         files = {
-            name: DataFile(parquet_path(PARTITION, name), 1, 1, None, None)
+            name: DataFile(parquet_path(PARTITION, name), 1, 1)
             for name in (*before.files, *after.files)
         }
         actions = list(
