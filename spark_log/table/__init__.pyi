@@ -1,8 +1,5 @@
 from .both import ReadOfBoth as ReadOfBoth
 from .both import read_of_both as read_of_both
-from .compaction_end import decode_compaction_end as decode_compaction_end
-from .compaction_end import encode_compaction_end as encode_compaction_end
-from .compaction_end import end_to_name as end_to_name
 from .free_names import first_version_needed as first_version_needed
 from .free_names import is_needed as is_needed
 from .free_names import tombstone_limit as tombstone_limit

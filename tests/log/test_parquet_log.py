@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -314,9 +315,9 @@ class TestCleaning:
         assert spent not in names(log)
         clock.advance_ms(120_000)
         asked = []
-        PartitionCleaner(
-            log, table_at_once=True, table_allows=lambda name: asked.append(name) or False
-        ).clean()
+        table = Mock()
+        table.allows = lambda name, now_us: asked.append(name) or False
+        PartitionCleaner(log, table_at_once=True, table=table).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)

@@ -80,9 +80,13 @@ class Scene:
             type(store).put_if_absent(store, path, source, **others)
 
         world, store = self.world, self.world.store
-        world.compactions_table().limit_offset = end
         with patched((store, "put_if_absent", put_if_absent)), suppress(StorageError):
-            rewrite(world.open_log(), now_us=world.storage_time_us(), limit_offset=end)
+            rewrite(
+                world.open_log(),
+                now_us=world.storage_time_us(),
+                limit_offset=end,
+                table=world.compactions_table(),
+            )
 
     def merge(self, first=0, last=-1):
         """Merge live segments; return the name of the new one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,6 +63,7 @@ class BatchFilter:
         now_us: int,
         compaction_time_us: int,
         delete_retention_ms: int,
+        tombstones_from: float = math.inf,
     ) -> None:
         """Start at the first row of ``offset_map``.
 
@@ -78,7 +80,10 @@ class BatchFilter:
             compaction_time_us: the time when this compaction listed the log, or later. From then on
                 tombstones without a delete horizon are kept for ``delete_retention_ms``.
             delete_retention_ms: the topic's ``delete.retention.ms``.
+            tombstones_from: the offset from which on no tombstone or marker is removed, since the
+                topic's table may need it.
         """
+        self._tombstones_from = tombstones_from
         self._offset_map = offset_map
         self._first_dirty_offset = first_dirty_offset
         self._last_offsets = last_offsets
@@ -173,12 +178,14 @@ class BatchFilter:
         """Return whether the delete horizon of a batch's tombstones, or of a marker, has passed.
 
         A horizon counts only before the first dirty offset, where compactions have removed the
-        records that the tombstones deleted, and those of the marker's transaction.
+        records that the tombstones deleted, and those of the marker's transaction; and only where
+        the topic's table does not have these records (protocol B13).
         """
         return (
             bool(header.attributes & header.DELETE_HORIZON_BIT)
             and header.base_timestamp_us <= self._now_us
             and self._is_clean(header, base_offset)
+            and base_offset + header.last_offset_delta < self._tombstones_from
         )
 
     def _is_last_of_producer(self, header: BatchHeader, base_offset: int) -> bool:

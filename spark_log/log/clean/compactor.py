@@ -38,6 +38,7 @@ from spark_log.log.clean.compacted_segment import (
     group_segments,
 )
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_table import NO_LIMITS, LogTable
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import read_transactions
@@ -109,6 +110,7 @@ def compact(
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
     even_if_clean: bool = False,
+    table: LogTable | None = None,
 ) -> Compaction:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
@@ -127,6 +129,7 @@ def compact(
         limit_offset: the offset after which records are not compacted, and replace no other record.
         opened: segments that are open; None if none are.
         even_if_clean: whether to compact a log that has no dirty part.
+        table: the table of this log; None if the topic has none.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
@@ -152,7 +155,9 @@ def compact(
         end_offset <= found.first_dirty_offset and not even_if_clean
     ):
         return done
-    generation = take_generation(log.files, view)
+    limits = NO_LIMITS if table is None else table.compaction_limits(now_us)
+    own_end = done.end_offset if limits.names_end else None
+    generation = take_generation(log.files, view, own_end=own_end)
     if generation is None:
         return replace(done, is_complete=False)
     rows = sum(row_counts[: len(readers)])
@@ -173,6 +178,7 @@ def compact(
             limit_offset=limit_offset,
             now_us=now_us,
             opened=OpenedSegments(open_segments),
+            tombstones_from=limits.tombstones_from,
         )
         for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
@@ -251,6 +257,7 @@ def batch_filter_of(
     limit_offset: float,
     now_us: int,
     opened: OpenedSegments,
+    tombstones_from: float,
 ) -> BatchFilter:
     """Return the filter of the batches to rewrite, with what producer state needs of them.
 
@@ -263,6 +270,7 @@ def batch_filter_of(
         limit_offset: the offset after which records may yet be lost.
         now_us: the storage's time, or earlier, microseconds since the epoch.
         opened: segments of the view that are open.
+        tombstones_from: the offset from which on no tombstone is removed.
     """
     last_offsets, marked_epochs = last_batches_of_producers(log, view, limit_offset, opened)
     return BatchFilter(
@@ -275,6 +283,7 @@ def batch_filter_of(
         # taken long. A stale time would shorten the retention of tombstones.
         compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
         delete_retention_ms=log.config.delete_retention_ms,
+        tombstones_from=tombstones_from,
     )
 
 

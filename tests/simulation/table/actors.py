@@ -17,6 +17,7 @@ from spark_log.log import LocalLog, SegmentReader
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
+from spark_log.log.clean.generations import named_end
 from spark_log.log.directory import DirectoryListing
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
@@ -35,7 +36,6 @@ from tests.simulation.table.world import (
     TableWorld,
     is_parquet,
     list_partition,
-    named_end,
     parquet_names,
 )
 from tests.simulation.violation import ViolationError
@@ -100,7 +100,7 @@ def list_log(world: TableWorld) -> listing.LogFiles | None:
     files = list_partition(world)
     if files is None:
         return None
-    end = named_end(world, live_log(files).compaction_generation)
+    end = named_end(world.store, DIRECTORY, live_log(files).compaction_generation)
     return listing.log_files(files, parquet_names(files), end)
 
 
@@ -181,18 +181,15 @@ class TableCompactor(_Actor):
         world, random = self._world, self._world.scheduler.random
         end = world.truth.end
         limit = random.randint(0, end) if random.random() < _SHORT_CHANCE else math.inf
-        world.compactions_table().limit_offset = limit
         rewrite = random.choice((compact, compact, remove_expired_tombstones))
-        try:
-            done = rewrite(
-                log,
-                now_us=world.storage_time_us(),
-                memory_bytes=2**20,
-                on_progress=self._step,
-                limit_offset=limit,
-            )
-        finally:
-            world.compactions_table().limit_offset = math.inf
+        done = rewrite(
+            log,
+            now_us=world.storage_time_us(),
+            memory_bytes=2**20,
+            on_progress=self._step,
+            limit_offset=limit,
+            table=world.compactions_table(),
+        )
         world.scheduler.note(
             f"{rewrite.__name__} {done.start_offset} to {done.end_offset}: "
             f"{done.records_read} to {done.records_written}, "
@@ -225,6 +222,7 @@ class TableCleaner(_Actor):
                     log,
                     fan_in=world.profile.fan_in,
                     max_clock_skew_ms=world.clock.max_skew_ms,
+                    table=world.compactions_table(),
                 )
                 cleaner.world = world
                 with suppress(ClockSkewError):

@@ -9,10 +9,11 @@ from typing import Any
 from spark_log.delta import DeltaLog
 from spark_log.errors import LogEndOffsetMismatchError
 from spark_log.log import LocalLog
+from spark_log.log.clean import generations
 from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
-from spark_log.table import compaction_end, free_names, listing, next_version
+from spark_log.table import free_names, listing, next_version
 from spark_log.table.topic_table import PartitionTable, TableSetting, end_offset
 from tests.simulation.patches import PatchVariant
 from tests.simulation.table import actors, world
@@ -180,10 +181,10 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((listing, "_complete", _part_of_a_compaction),)
     ),
     "no compaction names an end below an earlier one": PatchVariant(
-        ((compaction_end, "end_to_name", _its_own_end),)
+        ((generations, "end_to_name", _its_own_end),)
     ),
     "after a compaction that named no end the log's end is named": PatchVariant(
-        ((compaction_end, "end_to_name", _trusts_the_unnamed),)
+        ((generations, "end_to_name", _trusts_the_unnamed),)
     ),
     "only a later compaction replaces one": PatchVariant(
         (

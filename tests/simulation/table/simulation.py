@@ -31,7 +31,6 @@ from tests.simulation.table.world import (
     SimulatedTable,
     TableStore,
     TableWorld,
-    compactions_know_the_table,
 )
 from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
@@ -81,7 +80,6 @@ class TableSimulation(Simulation):
         self.patches = (
             *small_numbers(faults),
             (uuid, "uuid4", self._uuid4),
-            *compactions_know_the_table(self.world),
             *variant.patches,
         )
 
