@@ -1,8 +1,9 @@
-"""A topic as a table: what a version says of a partition, and what the next one may say.
+"""A topic as a Delta table (docs/protocol/table.md).
 
-Pure functions (docs/protocol/table.md). `topic_table` holds what a version says, `listing` what a
-listing of the log offers, `next_version` and `free_names` decide, `both` plans a read of table and
-log. `compaction_end` is what a compaction says of itself in its generation's file.
+Pure functions decide: `partition_table` holds what a version says of a partition, `listing` what a
+listing of its log offers, `next_version` and `free_names` say what follows, `both` plans a read of
+table and log. `topic_table` reads a table, `committer` appends versions, and `table_of_log` answers
+those who clean a log.
 """
 
 from spark_log.util.exports import attach_stub

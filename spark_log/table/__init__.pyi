@@ -8,10 +8,10 @@ from .listing import LogFiles as LogFiles
 from .listing import log_files as log_files
 from .next_version import next_partition as next_partition
 from .next_version import with_start as with_start
-from .topic_table import CleanupPolicy as CleanupPolicy
-from .topic_table import PartitionTable as PartitionTable
-from .topic_table import TableSetting as TableSetting
-from .topic_table import changes as changes
-from .topic_table import parquet_path as parquet_path
-from .topic_table import parse_partition as parse_partition
-from .topic_table import parse_setting as parse_setting
+from .partition_table import CleanupPolicy as CleanupPolicy
+from .partition_table import PartitionTable as PartitionTable
+from .partition_table import TableSetting as TableSetting
+from .partition_table import changes as changes
+from .partition_table import parquet_path as parquet_path
+from .partition_table import parse_partition as parse_partition
+from .partition_table import parse_setting as parse_setting

@@ -24,7 +24,7 @@ from spark_log.log.files.live_segments import live_log
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite import DeletableFiles
 from spark_log.table import both, free_names, listing, next_version
-from spark_log.table.topic_table import CleanupPolicy, PartitionTable, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.readers import only_faults
@@ -34,9 +34,9 @@ from tests.simulation.table.profile import CHANGING
 from tests.simulation.table.world import (
     SimulatedTable,
     TableWorld,
-    is_parquet,
     list_partition,
-    parquet_names,
+    stored_name,
+    table_name,
 )
 from tests.simulation.violation import ViolationError
 
@@ -101,7 +101,7 @@ def list_log(world: TableWorld) -> listing.LogFiles | None:
     if files is None:
         return None
     end = named_end(world.store, DIRECTORY, live_log(files).compaction_generation)
-    return listing.log_files(files, parquet_names(files), end)
+    return listing.log_files(files, end)
 
 
 def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> None:
@@ -253,14 +253,20 @@ class CleanerOfTable(PartitionCleaner):
 
     def _deletable(self, listed: DirectoryListing | None = None) -> DeletableFiles:
         found = super()._deletable(listed)
-        names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
-        if not any(map(is_parquet, names)):
+        names = [_table_name(file.name) for file in found.segments]
+        if not any(name.is_parquet for name in names):
             return found
         self.world.stand_still()
         needed = names_needed(self, names)
-        kept = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
+        kept = [file for file in found.segments if _table_name(file.name) not in needed]
         self.world.stand_still()
         return replace(found, segments=tuple(kept))
+
+
+def _table_name(file_name: str) -> SegmentName:
+    name = SegmentName.parse(file_name)
+    assert name is not None
+    return table_name(name)
 
 
 def names_needed(cleaner: CleanerOfTable, names: list[SegmentName]) -> set[SegmentName]:
@@ -269,7 +275,7 @@ def names_needed(cleaner: CleanerOfTable, names: list[SegmentName]) -> set[Segme
     table.read()
     retention_ms = cleaner.world.conditions.file_retention_ms
     history = table.history(retention_ms, cleaner_time_us(cleaner))
-    parquet = [name for name in names if is_parquet(name)]
+    parquet = [name for name in names if name.is_parquet]
     if history is not None:
         cleaner.world.histories[cleaner.world.actor_name()] = history
     if history is None:
@@ -319,6 +325,7 @@ class VersionReader(_Actor):
 
 def read_file(world: TableWorld, name: SegmentName) -> list[tuple[int, Record]]:
     """Return the offsets and records of a file of the table."""
+    name = stored_name(name)
     reader = SegmentReader(world.store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
     return list(keyed_records(reader.read(reader.base_offset)))
 

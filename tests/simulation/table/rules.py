@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
 from spark_log.table import free_names, listing, next_version
-from spark_log.table.topic_table import PartitionTable, TableSetting, end_offset
+from spark_log.table.partition_table import PartitionTable, TableSetting, end_offset
 from tests.simulation.patches import PatchVariant
 from tests.simulation.table import actors, world
 from tests.simulation.table.actors import CleanerOfTable
@@ -58,8 +58,9 @@ def _ends_with_the_last_added(
 _with_file = next_version._with_file
 
 
-def _any(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[SegmentName]:
-    return set(parquet)
+def _any(files: Iterable[FileInfo]) -> set[SegmentName]:
+    names = (SegmentName.parse(file.name) for file in files)
+    return {name for name in names if name is not None and name.is_parquet}
 
 
 def _list_and_read(
@@ -128,7 +129,7 @@ def _knows_an_earlier_version(
     if earlier is None:
         return needed
     histories[cleaner.world.actor_name()] = earlier
-    return {n for n in names if world.is_parquet(n) and free_names.is_needed(n, earlier)}
+    return {n for n in names if n.is_parquet and free_names.is_needed(n, earlier)}
 
 
 _names_needed = actors.names_needed

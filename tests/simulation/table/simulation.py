@@ -7,7 +7,7 @@ from random import Random
 from typing import ClassVar
 
 from spark_log.log import LocalLog
-from spark_log.table.topic_table import CleanupPolicy, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.actors import TableFollower, TableReader, TailMerging
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.log.small_numbers import small_numbers

@@ -1,15 +1,14 @@
 """The state that the actors of a simulated table share, and one process's view of the table.
 
-There are no Parquet segments yet. Here a merged segment of generation 2 or higher, except each
-fourth, and every segment of a compaction stands for one: its bytes are Arrow's and its name ends in
-``.log``, while the table calls it ``.parquet``. So a listing tells the kind, as it will, and merges
-of either kind cover those of the other, as they will when a table is turned on and off.
+A merged segment of generation 2 or higher, except each fourth, and every segment of a compaction
+stands for a Parquet segment: its bytes are Arrow's and its name ends in ``.log``, while the table
+calls it ``.parquet``. Arrow files are written faster. So a listing tells the kind, and merges of
+either kind cover those of the other, as they do when a table is turned on and off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_log.delta import DataFile, DeltaLog
@@ -20,7 +19,7 @@ from spark_log.log.files.file_names import (
 from spark_log.log.files.live_segments import live_log
 from spark_log.storage import FileInfo
 from spark_log.table import free_names
-from spark_log.table.topic_table import (
+from spark_log.table.partition_table import (
     SETTING_PROPERTY,
     CleanupPolicy,
     PartitionTable,
@@ -46,10 +45,22 @@ def is_parquet(name: SegmentName) -> bool:
     return name.generation >= _MIN_PARQUET_GENERATION and name.generation % 4 != 0
 
 
-def parquet_names(files: Iterable[FileInfo]) -> list[SegmentName]:
-    """Return the segments in a listing that stand for Parquet segments."""
-    names = (SegmentName.parse(file.name) for file in files)
-    return [name for name in names if name is not None and is_parquet(name)]
+def table_name(name: SegmentName) -> SegmentName:
+    """Return the name that the table has for a segment."""
+    return replace(name, is_parquet=is_parquet(name))
+
+
+def stored_name(name: SegmentName) -> SegmentName:
+    """Return the name of the file that stands for a segment of the table."""
+    return replace(name, is_parquet=False)
+
+
+def as_listed(file: FileInfo) -> FileInfo:
+    """Return a file with the name that a listing of Parquet segments would show."""
+    name = SegmentName.parse(file.name)
+    if name is None:
+        return file
+    return replace(file, path=f"{DIRECTORY}/{table_name(name).file_name}")
 
 
 class TableStore(SimulatedStore):
@@ -170,7 +181,7 @@ def append(log: DeltaLog, actions: list[Any]) -> None:
 def list_partition(world: TableWorld) -> tuple[FileInfo, ...] | None:
     """Return a listing of the partition that shows the log; None if it took too long."""
     began_ms = world.clock.monotonic_ms()
-    files = tuple(world.store.list(DIRECTORY))
+    files = tuple(map(as_listed, world.store.list(DIRECTORY)))
     took_ms = world.clock.monotonic_ms() - began_ms
     if took_ms >= DELETE_DELAY_MS / 2 or live_log(files).base_after_gap is not None:
         return None

@@ -17,8 +17,6 @@ from typing import Final
 from spark_log.delta import DataFile, SetTransaction, TableState
 from spark_log.log.files import SegmentName
 
-PARQUET_SUFFIX: Final = ".parquet"
-
 SETTING_PROPERTY: Final = "sparkLog.setting"
 """The table property with the setting, as JSON: the policy, and the offset that set it."""
 
@@ -90,7 +88,7 @@ def parquet_path(directory: str, name: SegmentName) -> str:
         directory: the partition's directory, relative to the topic's.
         name: the segment's name.
     """
-    return f"{directory}/{name.stem}{PARQUET_SUFFIX}"
+    return f"{directory}/{name.file_name}"
 
 
 def parse_setting(state: TableState) -> TableSetting:
@@ -116,9 +114,8 @@ def parse_partition(
     files = [
         name
         for path in state.files
-        if path.startswith(f"{directory}/") and path.endswith(PARQUET_SUFFIX)
-        if (name := SegmentName.parse(f"{path[len(directory) + 1 : -len(PARQUET_SUFFIX)]}.log"))
-        if name.generation
+        if path.startswith(f"{directory}/")
+        if (name := SegmentName.parse(path[len(directory) + 1 :])) and name.is_parquet
     ]
     start, end, compaction = (
         0 if found is None else found.version
