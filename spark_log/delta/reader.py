@@ -20,7 +20,7 @@ from spark_log.delta.files import damaged_table_error
 from spark_log.delta.parse import parse_checkpoint, parse_version
 from spark_log.delta.state import PLAIN_TABLE, LogListing, TableProtocol, TableState, Version
 from spark_log.errors import NotFoundError
-from spark_log.storage import Store, is_listing_valid, listing_validity_ms
+from spark_log.storage import DELTA_LOG, Store, is_listing_valid, listing_validity_ms
 from spark_log.util import IN_PROCESS, Clock, parse_json
 
 _MAX_CONCURRENT_REQUESTS = 16
@@ -59,7 +59,7 @@ class DeltaLogReader:
         """
         self.protocol = protocol
         self.directory = directory
-        self.log_directory = f"{directory}/_delta_log"
+        self.log_directory = f"{directory}/{DELTA_LOG}"
         self.state = TableState()
         self.modified_us = 0
         self._store = store
@@ -141,6 +141,28 @@ class DeltaLogReader:
             return self.state if self.state.version == version else None
         finally:
             self.state = before
+
+    def versions(self, first: int, last: int) -> list[Version]:
+        """Return versions, which were made before the last `refresh`.
+
+        Args:
+            first: the number of the first one.
+            last: the number of the last one.
+
+        Raises:
+            StorageError: one of them was deleted, cannot be read, or is damaged.
+        """
+        before = self.state
+        try:
+            self.state = TableState(first - 1)
+            found = self._read_up_to(last) if first <= last else []
+        finally:
+            self.state = before
+        if len(found) <= last - first:
+            raise damaged_table_error(
+                self.directory, f"version {first + len(found)} is missing, below version {last}"
+            )
+        return found
 
     def last_checkpoint(self) -> int:
         """Return the version in ``_last_checkpoint``; -1 without one."""

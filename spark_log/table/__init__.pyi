@@ -1,5 +1,7 @@
 from .both import ReadOfBoth as ReadOfBoth
 from .both import read_of_both as read_of_both
+from .committer import TableCommitter as TableCommitter
+from .committer import read_data_file as read_data_file
 from .free_names import first_version_needed as first_version_needed
 from .free_names import is_needed as is_needed
 from .free_names import tombstone_limit as tombstone_limit
@@ -15,3 +17,8 @@ from .partition_table import changes as changes
 from .partition_table import parquet_path as parquet_path
 from .partition_table import parse_partition as parse_partition
 from .partition_table import parse_setting as parse_setting
+from .schema import TABLE_PROTOCOL as TABLE_PROTOCOL
+from .table_of_log import TableOfLog as TableOfLog
+from .topic_table import TableVersion as TableVersion
+from .topic_table import TopicTable as TopicTable
+from .topic_table import check_is_on_root as check_is_on_root

@@ -9,12 +9,12 @@ has them, and checkpoints keep them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spark_log.delta import DataFile, SetTransaction, TableState
+from spark_log.delta import DataFile, SetTransaction, TableState, Version
 from spark_log.log.files import SegmentName
 
 SETTING_PROPERTY: Final = "sparkLog.setting"
@@ -93,7 +93,12 @@ def parquet_path(directory: str, name: SegmentName) -> str:
 
 def parse_setting(state: TableState) -> TableSetting:
     """Return the setting in a table's properties; the one before the first if there is none."""
-    text = state.configuration.get(SETTING_PROPERTY)
+    return setting_of(state.configuration)
+
+
+def setting_of(configuration: Mapping[str, str]) -> TableSetting:
+    """Return the setting in table properties; the one before the first if there is none."""
+    text = configuration.get(SETTING_PROPERTY)
     if text is None:
         return TableSetting()
     found = json.loads(text)
@@ -109,21 +114,94 @@ def parse_partition(
         state: the state of the table.
         topic_id: the topic's id.
         partition: the partition's number.
-        directory: the partition's directory, relative to the topic's.
+        directory: the partition's directory, relative to the topic's. Files in another one, which
+            the partition had before, do not count.
     """
-    files = [
-        name
-        for path in state.files
-        if path.startswith(f"{directory}/")
-        if (name := SegmentName.parse(path[len(directory) + 1 :])) and name.is_parquet
-    ]
+    return parse_partitions(state, topic_id, {partition: directory})[partition]
+
+
+def parse_partitions(
+    state: TableState, topic_id: str, directories: Mapping[int, str]
+) -> dict[int, PartitionTable]:
+    """Return what a state of a table says of partitions, by their numbers.
+
+    Args:
+        state: the state of the table.
+        topic_id: the topic's id.
+        directories: the partitions' directories, relative to the topic's.
+    """
+    files: dict[str, list[SegmentName]] = {directory: [] for directory in directories.values()}
+    for path in state.files:
+        directory, _, file_name = path.rpartition("/")
+        if directory in files and (name := table_file(file_name)) is not None:
+            files[directory].append(name)
+    setting = parse_setting(state)
+    return {
+        partition: _partition(setting, files[directory], state.transaction, topic_id, partition)
+        for partition, directory in directories.items()
+    }
+
+
+def table_file(file_name: str) -> SegmentName | None:
+    """Return the Parquet segment that a file name in a partition's directory is; None if none."""
+    name = SegmentName.parse(file_name)
+    return name if name is not None and name.is_parquet else None
+
+
+def _partition(
+    setting: TableSetting,
+    files: Iterable[SegmentName],
+    transaction: Callable[[str], SetTransaction | None],
+    topic_id: str,
+    partition: int,
+) -> PartitionTable:
     start, end, compaction = (
         0 if found is None else found.version
         for what in _TRANSACTIONS
-        for found in [state.transaction(app_id(topic_id, partition, what))]
+        for found in [transaction(app_id(topic_id, partition, what))]
     )
-    files.sort(key=lambda name: name.base_offset)
-    return PartitionTable(parse_setting(state), start, end, tuple(files), compaction)
+    names = tuple(sorted(files, key=lambda name: name.base_offset))
+    if not names:
+        # The partition's replica has got another directory: what lies in it is added anew.
+        end, compaction = start, 0
+    return PartitionTable(setting, start, end, names, compaction)
+
+
+def partition_history(
+    state: TableState,
+    versions: Iterable[Version],
+    topic_id: str,
+    partition: int,
+    directory: str,
+) -> list[PartitionTable]:
+    """Return what versions of a table say of a partition, without repeating what is the same.
+
+    Args:
+        state: the state after the version before the others. It counts, too.
+        versions: the next versions, in order.
+        topic_id: the topic's id.
+        partition: the partition's number.
+        directory: the partition's directory, relative to the topic's.
+    """
+    history = [parse_partition(state, topic_id, partition, directory)]
+    names = {parquet_path(directory, name): name for name in history[0].files}
+    app_ids = [app_id(topic_id, partition, what) for what in _TRANSACTIONS]
+    known = {app: state.transaction(app) for app in app_ids}
+    setting = history[0].setting
+    for version in versions:
+        for path in version.removed:
+            names.pop(path, None)
+        for file in version.added:
+            parent, _, file_name = file.path.rpartition("/")
+            if parent == directory and (name := table_file(file_name)) is not None:
+                names[file.path] = name
+        known.update((each.app_id, each) for each in version.transactions if each.app_id in known)
+        if version.metadata is not None:
+            setting = setting_of(version.metadata.configuration)
+        table = _partition(setting, names.values(), known.get, topic_id, partition)
+        if table != history[-1]:
+            history.append(table)
+    return history
 
 
 def changes(
