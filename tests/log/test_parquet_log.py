@@ -313,10 +313,13 @@ class TestCleaning:
         spent = SegmentName(0, 0, 1, is_parquet=True)
         assert spent not in names(log)
         clock.advance_ms(120_000)
-        asked = []
-        PartitionCleaner(
-            log, table_at_once=True, table_allows=lambda name: asked.append(name) or False
-        ).clean()
+        asked: list[SegmentName] = []
+
+        def refuses(name):
+            asked.append(name)
+            return False
+
+        PartitionCleaner(log, table_at_once=True, table_allows=refuses).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)

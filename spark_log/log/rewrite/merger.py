@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -31,12 +31,14 @@ from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
     IsAborted,
-    ParquetSegmentWriter,
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
 )
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
+
+if TYPE_CHECKING:
+    from spark_log.log.segment import ParquetSegmentWriter
 
 _log = logging.getLogger(__name__)
 
@@ -202,6 +204,9 @@ def parquet_writer(
     Raises:
         StorageError: the segment cannot be staged.
     """
+    # Late: clients without tables start without it.
+    from spark_log.log.segment import ParquetSegmentWriter
+
     return ParquetSegmentWriter(
         directory.store,
         directory.path,

@@ -24,7 +24,6 @@ from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.file import open_segment_file
 from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
-from spark_log.log.segment.parquet import open_parquet_file
 from spark_log.record import (
     FORMAT_VERSION,
     NO_TIMESTAMP,
@@ -91,6 +90,9 @@ class SegmentReader:
         self.path = f"{directory}/{name.file_name}"
         try:
             if name.is_parquet:
+                # Late: clients without tables start without it.
+                from spark_log.log.segment.parquet import open_parquet_file
+
                 self._file = open_parquet_file(store, self.path, name, size_bytes)
             else:
                 self._file = open_segment_file(store, self.path, size_bytes)

@@ -31,6 +31,7 @@ from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
     decode_block,
+    no_rows,
 )
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
@@ -206,7 +207,7 @@ class _ParquetFile(SegmentFile):
         """Return the rows of a row group, as columns of a schema."""
         count = int(self._entries["rows"][ordinal])
         if not count:
-            return pa.RecordBatch.from_pylist([], schema)
+            return no_rows(schema)
         nulls = int(self._entries["null_columns"][ordinal])
         stored = {
             _stored_name(name)

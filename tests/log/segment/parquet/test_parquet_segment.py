@@ -1,5 +1,6 @@
 """A Parquet segment: rows and headers as in an Arrow file, and a plain table for others."""
 
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -194,7 +195,7 @@ class TestAnyBatches:
         name = parquet_name(last=end - 1)
         store.delete(f"{DIRECTORY}/{name.file_name}")
         reader = put_parquet(store, arrow_batches, name)
-        expected = []
+        expected: list[tuple[int, Any]] = []
         for ordinal, parts in enumerate(arrow_batches):
             headers, records = batch_of(parts)
             found_headers, found = reader.read_batch(ordinal)
