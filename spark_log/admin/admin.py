@@ -21,21 +21,6 @@ from spark_log.admin import (
 )
 from spark_log.admin._runtime import AdminRuntime, limited
 from spark_log.admin.configs import ConfigFilter
-from spark_log.admin.types import (
-    AbortTransactionSpec,
-    BrokerDescription,
-    ClusterDescription,
-    DeletedRecords,
-    GroupDescription,
-    GroupListing,
-    GroupPartitionLag,
-    HangingTransaction,
-    LogDirDescription,
-    PartitionProducerState,
-    TopicDescription,
-    TransactionDescription,
-    TransactionListing,
-)
 from spark_log.admin.validation import check_by_partition, check_isolation_level
 from spark_log.cluster import Cluster
 from spark_log.config import AdminConfig, BrokerOptions, checked_broker_options
@@ -45,18 +30,31 @@ from spark_log.metadata import list_reassignments
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import StorageOptions, checked_root
 from spark_log.types import (
+    AbortTransactionSpec,
+    BrokerDescription,
+    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
+    DeletedRecords,
     ElectionType,
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    HangingTransaction,
+    LogDirDescription,
     NewPartitions,
     NewTopic,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetSpec,
     OffsetTimestamp,
+    PartitionProducerState,
     PartitionReassignment,
+    TopicDescription,
     TopicPartition,
+    TransactionDescription,
+    TransactionListing,
 )
 from spark_log.util import SYSTEM_CLOCK, Clock, ForeignMethods
 

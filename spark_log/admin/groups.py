@@ -12,12 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_log.admin.types import (
-    GroupDescription,
-    GroupListing,
-    GroupPartitionLag,
-    MemberDescription,
-)
 from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     GROUP_STATES,
@@ -47,7 +41,14 @@ from spark_log.log import IsolationLevel, Lag, StateView, first_unread_us
 from spark_log.metadata import MetadataImage
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
-from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.types import (
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    MemberDescription,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from spark_log.coordinator import TransactionalOffsets

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from spark_log.admin._runtime import AdminRuntime
 from spark_log.admin.cluster_calls import commit
-from spark_log.admin.types import PartitionDescription, TopicDescription
 from spark_log.cluster import Cluster, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -35,8 +34,14 @@ from spark_log.metadata import (
 )
 from spark_log.storage import map_requests, retry_append
 from spark_log.threads import Deadline, LimitedCall
-from spark_log.types import NewPartitions, NewTopic, TopicPartition, random_id
-from spark_log.util import SYSTEM_CLOCK
+from spark_log.types import (
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicPartition,
+)
+from spark_log.util import SYSTEM_CLOCK, random_id
 
 _POLL_INTERVAL_MS = 100.0
 _MIN_READ_MS = 1_000.0

@@ -24,8 +24,7 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.storage import Store, has_files, is_own_directory
-from spark_log.types import random_id
-from spark_log.util import SuppressedErrors
+from spark_log.util import SuppressedErrors, random_id
 
 _log = logging.getLogger(__name__)
 

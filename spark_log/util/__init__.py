@@ -3,6 +3,7 @@
 - `clock`, `backoff`: the injected clock, and the pauses between attempts.
 - `suppressed`: counts and logs the errors that the program continues after.
 - `printable`, `untrusted_json`: text for a terminal; JSON that somebody else wrote.
+- `random_ids`: ids of topics, members and compactions.
 - `exports`, `lazy_property`, `foreign_methods`: how names of modules and objects are found.
 - `log_level`: log lines that an operator turns on by an environment variable.
 - `stop_signals`: SIGTERM and SIGINT as an event.

@@ -28,8 +28,8 @@ from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
 from spark_log.storage import Store
 from spark_log.threads import call_beside
-from spark_log.types import TopicPartition, random_id
-from spark_log.util import Clock, SuppressedErrors
+from spark_log.types import TopicPartition
+from spark_log.util import Clock, SuppressedErrors, random_id
 
 _RACE_MS = 10.0
 _TURN_MS = 10.0
