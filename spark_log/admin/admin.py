@@ -69,8 +69,8 @@ class Admin(ForeignMethods):
 
     Method names follow Kafka's admin client and kafka-python's. A call that changes metadata
     appends one batch to the metadata log: all of its changes are made, or none. A call that changes
-    the committed offsets of one group is atomic, too. The functions in `spark_log.admin.tables`
-    convert results to Arrow tables.
+    the committed offsets of one group is atomic, too. ``timeout_ms`` is the time that a call waits
+    for an object store. The functions in `spark_log.admin.tables` convert results to Arrow tables.
 
     Attributes:
         config: the settings of this client.
@@ -195,12 +195,9 @@ class Admin(ForeignMethods):
     def alter_broker(
         self, broker_id: int, *, rack: str | None, timeout_ms: float | None = None
     ) -> BrokerDescription:
-        """Change the rack of a broker, also of broker 0. Its replicas are not moved.
+        """Change the rack that a broker's root is in, also of broker 0; None for no rack.
 
-        Args:
-            broker_id: the broker's id.
-            rack: the rack that its root is in; None without one.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+        Its replicas are not moved.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -214,10 +211,6 @@ class Admin(ForeignMethods):
 
         If no other replica can lead a partition, it has no leader and accepts no records.
 
-        Args:
-            broker_id: the broker's id.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
         """
@@ -228,10 +221,6 @@ class Admin(ForeignMethods):
         self, broker_id: int, *, timeout_ms: float | None = None
     ) -> BrokerDescription:
         """Let a fenced broker lead partitions again. Harmless if it is not fenced.
-
-        Args:
-            broker_id: the broker's id.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -245,10 +234,6 @@ class Admin(ForeignMethods):
         """Unregister a broker; one that still holds replicas only gets no new ones from now on.
 
         Kafka unregisters a broker at once, and its replicas are offline.
-
-        Args:
-            broker_id: the broker's id.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
             The partitions that it holds replicas of: move them, and call this again. Empty if the
@@ -306,12 +291,7 @@ class Admin(ForeignMethods):
             InvalidReplicationFactorError, InvalidReplicaAssignmentError,
             InvalidConfigurationError: nothing was created.
         """
-        topic_ids, decide = topics.decide_creation(new_topics)
-        if validate_only:
-            decide(self._runtime.image_or_empty())
-        else:
-            topics.commit_creation(self._runtime.cluster(create=True), decide)
-        return topic_ids
+        return topics.create_topics(self._runtime, new_topics, validate_only=validate_only)
 
     @limited
     def list_topics(self) -> list[str]:
@@ -394,10 +374,6 @@ class Admin(ForeignMethods):
         after that. A cleaner removes files that are left after a crash, or on a broker that could
         not be reached.
 
-        Args:
-            names: the topics to delete.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was deleted.
         """
@@ -443,21 +419,7 @@ class Admin(ForeignMethods):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it.
-
-        Args:
-            topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
-            isolation_level: the isolation level; with ``read_committed``, only offsets up to the
-                last stable offset are returned.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
-        Returns:
-            Offset and timestamp of each partition; the offset is -1 if there is no such record.
-
-        Raises:
-            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: See
-                `list_offsets`.
-        """
+        """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it."""
         return self.list_offsets(
             topic_partition_specs, isolation_level=isolation_level, timeout_ms=timeout_ms
         )
@@ -567,12 +529,7 @@ class Admin(ForeignMethods):
         *,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the reassignments in progress, sorted.
-
-        Args:
-            partitions: the partitions to return; None for all.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-        """
+        """Return the reassignments in progress of these partitions, or of all, sorted."""
         return list_reassignments(self._runtime.cluster().image(), partitions)
 
     # --- configs and quotas ----------------------------------------------------------------------
@@ -942,9 +899,6 @@ class Admin(ForeignMethods):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionProducerState]:
         """Describe the idempotent producers of partitions (KIP-664).
-
-        Args:
-            partitions: the partitions.
 
         Returns:
             The producers that each partition remembers. A producer that has not appended for
