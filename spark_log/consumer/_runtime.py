@@ -166,7 +166,7 @@ class ConsumerRuntime:
 
         Args:
             name: the name of the consumer's method, for error messages.
-            call: the function that raises `UnstableOffsetCommitError` meanwhile.
+            call: the function; it raises `UnstableOffsetCommitError` until they are decided.
             timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
         """
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms

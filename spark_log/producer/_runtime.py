@@ -179,7 +179,7 @@ class ProducerRuntime:
         self._threads: SenderThreads | None = None
         if starts_threads:
             at_once = config.max_in_flight_requests_per_connection
-            if transaction is not None:  # its partitions are written at once, as in one request
+            if transaction is not None:  # its partitions are written together, as in one request
                 at_once = max(at_once, MARKERS_AT_ONCE)
             self._threads = SenderThreads(
                 self.accumulator,

@@ -88,7 +88,7 @@ class ClientThrottle:
         try:
             rate = self._bytes_per_second(self._cluster.image())
         except (SparkLogError, OSError) as error:
-            _log.info("the quota cannot be read just now: %s", error)
+            _log.info("the quota cannot be read, and stays as it was: %s", error)
         with self._accumulator.lock:
             self._quota.change(rate)
             self._mute(now_ms)
