@@ -64,9 +64,6 @@ class GroupManager:
     def __init__(self, cluster: Cluster) -> None:
         """Return a manager for the groups of a root.
 
-        Args:
-            cluster: the opened root.
-
         Raises:
             UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """

@@ -108,10 +108,6 @@ def _own_directory(store: Store) -> str:
 def _read_beside_files(store: Store, directory: str) -> str:
     """Read ``meta.properties`` again: another process may just have created the root.
 
-    Args:
-        store: the store of the root.
-        directory: the name of a directory of the root.
-
     Raises:
         InvalidRootError: the root was created, and ``meta.properties`` was removed.
     """
