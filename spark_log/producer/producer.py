@@ -485,7 +485,6 @@ class Producer(ForeignMethods):
             cluster,
             self.config,
             self.client_id,
-            self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
             reporters=self._reporters,
