@@ -12,8 +12,8 @@ _CHECKS: Final = ("quorum", "brokers", "clocks", "metadata-log", "replicas", "of
 _LIMITS: Final = Limits(patience_ms=2_000, findings=10)
 _SLOW_MS: Final = 1_000
 _REST: Final = 20
-"""Factor of a slow checkup's duration for which the checkup is not repeated. If a root does not
-answer, each checkup leaves a thread that waits for the answer."""
+"""A slow checkup is not repeated for this many times its duration: if a root does not answer, each
+checkup leaves a thread that waits for the answer."""
 
 
 class Checkup:

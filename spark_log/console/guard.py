@@ -65,7 +65,7 @@ class Guard:
         is_own = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
         is_link = headers.get("sec-fetch-mode") == "navigate" and scope["method"] in ("GET", "HEAD")
         if not is_own and not (is_link and headers.get("sec-fetch-dest") == "document"):
-            return "the console does not answer requests of other sites"
+            return "the console does not answer requests that another site sends; open its own page"
         return None
 
 

@@ -234,7 +234,7 @@ function search(form) {
       end(JSON.parse(event.data).error);
     });
     source.onerror = async () => {
-      // Of an answer with an error the browser tells nothing: it is asked for once more.
+      // The browser hides the body of an error's answer from this code, so the same search is sent again.
       const asked = source;
       end("The search was cut off.");
       if (asked && rows.childElementCount === 0) {
