@@ -170,7 +170,7 @@ def doctor(
 
         findings = examined.findings(progress)
         if output.is_json:
-            first = next(findings, None)  # a mistake of the user is told before any JSON
+            first = next(findings, None)  # a mistake of the user is reported before any JSON
             documents = (_document(each, suffix) for each in _chained(first, findings))
             head = {"version": 1, "root": root.url}
             print_json_stream(head, "findings", documents, lambda: _totals(examined))

@@ -170,15 +170,15 @@ class PartitionMirror:
             if _record(source, view, last) != _record(follower, there, last):
                 raise DivergedReplicaError(
                     f"{self._tp} has another record at offset {last} in the target than in the "
-                    f"source: somebody else has written to the target. Delete its topic, or "
-                    f"exclude it",
+                    f"source: another program has written to the target. Delete the topic in the "
+                    f"target, or exclude it",
                     offset=last,
                 )
         elif offset > view.log_end_offset:
             raise DivergedReplicaError(
                 f"{self._tp} ends at offset {offset} in the target, and at {view.log_end_offset} "
-                f"in the source: somebody else has written to the target. Delete its topic, or "
-                f"exclude it",
+                f"in the source: another program has written to the target. Delete the topic in "
+                f"the target, or exclude it",
                 offset=view.log_end_offset,
                 is_ahead=True,
             )
