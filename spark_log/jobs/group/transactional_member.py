@@ -16,13 +16,7 @@ class TransactionalMember(JobMember):
     """Commits the offsets of a batch together with its output, or neither (KIP-447)."""
 
     def __init__(self, transactions: JobTransactions, *arguments: Any, **keywords: Any) -> None:
-        """Read the topics' metadata.
-
-        Args:
-            transactions: the transactions of the job, which `close` closes.
-            arguments: arguments of `JobMember`.
-            keywords: keyword arguments of `JobMember`.
-        """
+        """Own ``transactions``, which `close` closes; other arguments are those of `JobMember`."""
         super().__init__(*arguments, **keywords)
         self._transactions = transactions
 
