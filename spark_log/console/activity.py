@@ -55,7 +55,6 @@ class MergedAppends:
     """The times of the appends in merged segments, by file path. Thread-safe."""
 
     def __init__(self) -> None:
-        """Return an empty cache."""
         self._steps: OrderedDict[str, Mapping[int, float]] = OrderedDict()
         self._lock = threading.Lock()
 

@@ -20,7 +20,6 @@ class Checkup:
     """Runs the checks. Thread-safe: one thread runs the checks, and others wait for it."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Return a checkup; nothing is checked yet."""
         self._cluster = cluster
         self._lock = threading.Lock()
         self._found: tuple[Finding, ...] = ()

@@ -35,7 +35,6 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
-        """Return the middleware around an application."""
         self._app = app
         self._hosts = {each.lower() for each in (*LOCAL_HOSTS, *settings.hosts)}
 

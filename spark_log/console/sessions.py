@@ -24,7 +24,6 @@ class Sessions:
     """The sessions of browsers that have sent the token. They end with the console."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
-        """Return an empty set of sessions."""
         self._token = settings.token
         self._key = secrets.token_bytes(32)
         self._open: OrderedDict[str, None] = OrderedDict()
