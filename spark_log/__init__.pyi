@@ -94,6 +94,7 @@ from .types import ConsumerGroupMetadata as ConsumerGroupMetadata
 from .types import ConsumerRecord as ConsumerRecord
 from .types import DeletedRecords as DeletedRecords
 from .types import ElectionType as ElectionType
+from .types import FeatureDescription as FeatureDescription
 from .types import HangingTransaction as HangingTransaction
 from .types import LogDirDescription as LogDirDescription
 from .types import NewPartitions as NewPartitions

@@ -1,5 +1,6 @@
 from .brokers import BrokerDescription as BrokerDescription
 from .brokers import ClusterDescription as ClusterDescription
+from .brokers import FeatureDescription as FeatureDescription
 from .brokers import LogDirDescription as LogDirDescription
 from .brokers import ReplicaInfo as ReplicaInfo
 from .configs import AlterConfigOp as AlterConfigOp
