@@ -241,13 +241,10 @@ def _reassign(
                 member.target,
                 group.generation,
                 member.instance_id,
-                member.rack,
             )
             for member in members.values()
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
-        # Without racks (KIP-881): `client.rack` decides which replica a member reads, not which
-        # member reads a partition.
         target = assignor(protocol).assign(counts, subscriptions)
         members = _reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)
