@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from spark_log.cluster import Cluster
+from spark_log.config import ClusterConfig
 from spark_log.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
@@ -39,6 +40,8 @@ _QUICK_MS: Final = 10.0
 """Maximum duration of a decision on a fast storage, where the caller's thread puts the markers:
 threads would wait for each other there. On a local disk ten markers took twice as long in threads.
 """
+
+_BATCH_TIMEOUT_MS: Final = 900_000
 
 CommitOffsets = Callable[[TransactionMetadata], None]
 """Commits the offsets of a committed transaction to their groups. It may be repeated."""
@@ -508,6 +511,17 @@ class TransactionCoordinator:
             producer_id = self._cluster.producer_ids.next_id()
         record_producer(self._cluster.store, producer_id, self.transactional_id)
         return producer_id
+
+
+def batch_timeout_ms(config: ClusterConfig, given_ms: int | None) -> int:
+    """Return the timeout of a transaction that covers a batch of Spark or of a job.
+
+    Args:
+        config: the cluster's configuration; ``transaction.max.timeout.ms`` limits the default.
+        given_ms: the user's ``transaction.timeout.ms``, which the coordinator checks when the
+            transaction begins; None for the default, 15 minutes.
+    """
+    return given_ms or min(_BATCH_TIMEOUT_MS, config.transaction_max_timeout_ms)
 
 
 class _NoProducerIdError(Exception):

@@ -8,6 +8,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
+from spark_log.config import ClusterConfig
 from spark_log.errors import (
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
@@ -24,6 +25,7 @@ from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
     TransactionOffset,
+    batch_timeout_ms,
     changes,
     find_transactional_id,
     state,
@@ -218,6 +220,23 @@ def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
     another(cluster).initialize(TIMEOUT_MS)
     with pytest.raises(ProducerFencedError):
         coordinator.renewed(kept)
+
+
+@pytest.mark.parametrize(
+    ("most_ms", "given_ms", "timeout_ms"),
+    [
+        (900_000, None, 900_000),
+        (1_000_000, None, 900_000),
+        (60_000, None, 60_000),
+        (60_000, 1234, 1234),
+        (60_000, 60_001, 60_001),  # for the coordinator to refuse
+    ],
+)
+def test_the_timeout_of_a_batch_is_what_was_given_or_as_long_as_the_cluster_allows(
+    most_ms, given_ms, timeout_ms
+):
+    config = ClusterConfig(transaction_max_timeout_ms=most_ms)
+    assert batch_timeout_ms(config, given_ms) == timeout_ms
 
 
 def test_a_timeout_above_the_clusters_is_refused(cluster, root, coordinator):
