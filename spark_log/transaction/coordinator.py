@@ -20,7 +20,7 @@ from spark_log.errors import (
     InvalidTxnTimeoutError,
 )
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
 from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
@@ -157,7 +157,7 @@ class TransactionCoordinator:
         def decide(state: TransactionMetadata) -> TransactionRecord:
             nonlocal appended
             present, new_id = _successor(state, expected), self._new_owner_id
-            appended = changes.initialize(self._completed(state), timeout_ms, new_id, present)
+            appended = decisions.initialize(self._completed(state), timeout_ms, new_id, present)
             return appended
 
         while True:
@@ -235,7 +235,7 @@ class TransactionCoordinator:
             producer_id = new_id if free is None else free
             if producer_id is None:
                 raise _NoProducerIdError
-            record = changes.join(state, owner, producer_id, partitions, groups)
+            record = decisions.join(state, owner, producer_id, partitions, groups)
             epoch = state.producers.get(producer_id, 0)
             joined = ProducerIdAndEpoch(producer_id, epoch)
             return record
@@ -277,7 +277,7 @@ class TransactionCoordinator:
             and present.groups.issuperset(groups)
         ):
             return
-        self._change(lambda state: changes.register(state, producer, partitions, groups))
+        self._change(lambda state: decisions.register(state, producer, partitions, groups))
 
     def commit(
         self,
@@ -317,7 +317,7 @@ class TransactionCoordinator:
             )
         began_ms = self._clock.monotonic_ms()
         chosen = (owner,) if counting is None else tuple(counting)
-        self._change(lambda state: changes.commit(state, owner, chosen, offsets, batch_id))
+        self._change(lambda state: decisions.commit(state, owner, chosen, offsets, batch_id))
         return self._after_decision(owner, began_ms)
 
     def abort(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
@@ -333,7 +333,7 @@ class TransactionCoordinator:
             StorageError: it is not aborted; call again.
         """
         began_ms = self._clock.monotonic_ms()
-        if self._log.commit(lambda state: changes.abort(state, owner)).owner == owner:
+        if self._log.commit(lambda state: decisions.abort(state, owner)).owner == owner:
             return owner
         return self._after_decision(owner, began_ms)
 
@@ -353,7 +353,7 @@ class TransactionCoordinator:
 
         def decide(state: TransactionMetadata) -> TransactionRecord | None:
             nonlocal record
-            record = changes.expire(state, transaction)
+            record = decisions.expire(state, transaction)
             return record
 
         self._log.commit(decide)
@@ -389,7 +389,7 @@ class TransactionCoordinator:
         """
         ended = self._ended
         if ended is not None:
-            self._log.commit(lambda state: changes.complete(state, ended))
+            self._log.commit(lambda state: decisions.complete(state, ended))
             self._ended = None
 
     def _end(self, markers_at_once: int) -> None:
@@ -432,7 +432,7 @@ class TransactionCoordinator:
             StorageError: they may not be forgotten, or some files may be left.
         """
         before = self.refresh()
-        after = self._log.commit(lambda state: changes.forget(state, revision))
+        after = self._log.commit(lambda state: decisions.forget(state, revision))
         if before.owner is None or after.owner is not None:
             return False
         _log.info(
@@ -467,7 +467,7 @@ class TransactionCoordinator:
     def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
         """Return the state with its transaction complete, if this coordinator has ended it."""
         is_ended = state.state.is_prepared and state.transaction == self._ended
-        return changes.completed(state) if is_ended else state
+        return decisions.completed(state) if is_ended else state
 
     def _after_decision(self, owner: ProducerIdAndEpoch, began_ms: float) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory

@@ -14,7 +14,7 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.changes import subscribed_topics
+from spark_log.coordinator.group.group_decisions import subscribed_topics
 from spark_log.types import TopicPartition
 from tests.faults.clock_shift import ClockShift
 from tests.faults.group_checks import read_told, reckon_group, unbalanced

@@ -26,7 +26,7 @@ from spark_log.transaction import (
     TransactionCoordinator,
     TransactionOffset,
     batch_timeout_ms,
-    changes,
+    decisions,
     find_transactional_id,
     state,
 )
@@ -152,7 +152,7 @@ def test_used_up_epochs_are_replaced_by_a_new_producer_id(cluster, coordinator, 
     last = replace(first, producer_epoch=LAST_EPOCH - 1)
 
     def skip(state):
-        record = changes.initialize(
+        record = decisions.initialize(
             replace(state, owner=replace(last, producer_epoch=last.producer_epoch - 1)), 1000
         )
         return record
@@ -172,7 +172,7 @@ def skipped_to(coordinator, epoch):
     owner = replace(coordinator.initialize(TIMEOUT_MS), producer_epoch=epoch)
     before = replace(owner, producer_epoch=epoch - 1)
     coordinator._log.commit(  # noqa: SLF001 - in place of 32,766 transactions
-        lambda state: changes.initialize(replace(state, owner=before), TIMEOUT_MS)
+        lambda state: decisions.initialize(replace(state, owner=before), TIMEOUT_MS)
     )
     return owner
 

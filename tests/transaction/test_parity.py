@@ -18,7 +18,7 @@ from spark_log.record import MAX_PRODUCER_EPOCH, ControlRecordType
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
-    changes,
+    decisions,
     find_transactional_id,
 )
 from spark_log.transaction.state import LAST_EPOCH
@@ -68,7 +68,7 @@ def at_the_last_epoch(cluster, coordinator):
     last = replace(first, producer_epoch=LAST_EPOCH)
     before = replace(first, producer_epoch=LAST_EPOCH - 1)
     coordinator._log.commit(  # noqa: SLF001 - 32,766 transactions later
-        lambda state: changes.initialize(replace(state, owner=before), TIMEOUT_MS)
+        lambda state: decisions.initialize(replace(state, owner=before), TIMEOUT_MS)
     )
     assert coordinator.refresh().owner == last
     coordinator.register(last, [partition(cluster)])

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from spark_log.errors import ConcurrentTransactionsError, TransactionError
 from spark_log.record import MAX_PRODUCER_EPOCH
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import (
     LAST_EPOCH,
@@ -84,7 +84,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(lag=picks)
     def initialize(self, lag):
         new = self.new_id()
-        if self.attempt(lambda state: changes.initialize(state, 1000, new), lag):
+        if self.attempt(lambda state: decisions.initialize(state, 1000, new), lag):
             self.owners.append(self.state.owner)
 
     @precondition(lambda self: self.state.owner is not None and not self.is_busy)
@@ -93,7 +93,7 @@ class TransactionMachine(RuleBasedStateMachine):
         """Let epochs pass, as many transactions would."""
         if self.state.needs_producer_id:
             return
-        record = changes.initialize(self.state, 1000)
+        record = decisions.initialize(self.state, 1000)
         owner = record.owner
         assert owner is not None
         jump = record.model_copy(
@@ -123,7 +123,7 @@ class TransactionMachine(RuleBasedStateMachine):
         def decide(state):
             free = state.free_producer_id()
             chosen[:] = [old_id or (new if free is None else free)]
-            return changes.join(state, owner, chosen[0], [TopicIdPartition("t", partition)])
+            return decisions.join(state, owner, chosen[0], [TopicIdPartition("t", partition)])
 
         if self.attempt(decide, lag):
             assert owner == self.states[-2].owner
@@ -148,7 +148,7 @@ class TransactionMachine(RuleBasedStateMachine):
         number = self.state.transaction
         found = TopicIdPartition("t", partition)
         try:
-            is_made = self.append(lambda s: changes.register(s, producer, [found]), lag)
+            is_made = self.append(lambda s: decisions.register(s, producer, [found]), lag)
         except TransactionError:
             joined = self.participants.get(producer)
             assert joined is None or not was_ongoing or joined != number
@@ -179,7 +179,7 @@ class TransactionMachine(RuleBasedStateMachine):
             if at in counting
         ]
         batch_id = self.state.transaction if is_batch else None
-        if self.attempt(lambda s: changes.commit(s, owner, present, batch_id=batch_id), lag):
+        if self.attempt(lambda s: decisions.commit(s, owner, present, batch_id=batch_id), lag):
             assert owner == self.states[-2].owner
             self.on_decided("commit")
             assert {self.participants[each] for each in present} <= {self.state.transaction}
@@ -188,21 +188,21 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(which=picks, lag=picks)
     def abort(self, which, lag):
         owner = self.owners[-1 - which % len(self.owners)]
-        if self.attempt(lambda state: changes.abort(state, owner), lag):
+        if self.attempt(lambda state: decisions.abort(state, owner), lag):
             assert owner == self.states[-2].owner
             self.on_decided("abort")
 
     @rule(back=picks, lag=picks)
     def expire(self, back, lag):
         number = self.states[max(0, len(self.states) - 1 - back)].transaction
-        if self.attempt(lambda state: changes.expire(state, number), lag):
+        if self.attempt(lambda state: decisions.expire(state, number), lag):
             assert self.state.transaction == number
             self.on_decided("abort")
 
     @rule(back=picks, lag=picks)
     def complete(self, back, lag):
         number = self.states[max(0, len(self.states) - 1 - back)].transaction
-        if self.attempt(lambda state: changes.complete(state, number), lag):
+        if self.attempt(lambda state: decisions.complete(state, number), lag):
             assert number in self.outcomes
 
     @precondition(lambda self: self.is_busy)
@@ -210,9 +210,9 @@ class TransactionMachine(RuleBasedStateMachine):
     def finish(self):
         """What whoever wants to go on does."""
         number = self.state.transaction
-        if self.attempt(lambda state: changes.expire(state, number)):
+        if self.attempt(lambda state: decisions.expire(state, number)):
             self.on_decided("abort")
-        self.attempt(lambda state: changes.complete(state, number))
+        self.attempt(lambda state: decisions.complete(state, number))
         assert not self.is_busy
 
     def on_decided(self, outcome):
@@ -260,7 +260,7 @@ class TransactionMachine(RuleBasedStateMachine):
     def whoever_is_busy_is_waited_for(self):
         if self.is_busy:
             try:
-                changes.initialize(self.state, 1000, self.ids + 1)
+                decisions.initialize(self.state, 1000, self.ids + 1)
             except ConcurrentTransactionsError:
                 return
             raise AssertionError("an owner began before the transaction was complete")

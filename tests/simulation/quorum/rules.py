@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
-from spark_log.storage.quorum import changes, merged_list, quorum_store
+from spark_log.storage.quorum import merged_list, quorum_store, reconfiguration
 from spark_log.storage.quorum import proposal as proposals
 from spark_log.storage.quorum.members import Members, QuorumReplies
 from spark_log.storage.quorum.membership import Membership, RootStatus
@@ -24,11 +24,11 @@ def _without(*patches: Patch) -> PatchVariant:
 
 
 def _proposing(proposal: type[Proposal]) -> PatchVariant:
-    return _without((quorum_store, "Proposal", proposal), (changes, "Proposal", proposal))
+    return _without((quorum_store, "Proposal", proposal), (reconfiguration, "Proposal", proposal))
 
 
 def _asking(members: type[Members]) -> PatchVariant:
-    return _without((quorum_store, "Members", members), (changes, "Members", members))
+    return _without((quorum_store, "Members", members), (reconfiguration, "Members", members))
 
 
 # --- a ballot ------------------------------------------------------------------------------------
@@ -168,8 +168,10 @@ QUORUM_RULES: dict[str, PatchVariant] = {
     ),
     "a newer list of the members is noticed": _asking(_KeepsItsMembers),
     "decisions are finished before the members change": _without(
-        (changes, "synchronize", _nothing)
+        (reconfiguration, "synchronize", _nothing)
     ),
-    "a list is on a majority of the members before": _without((changes, "_install", _nothing)),
+    "a list is on a majority of the members before": _without(
+        (reconfiguration, "_install", _nothing)
+    ),
 }
 """The name of each safety rule, and the variant without it."""

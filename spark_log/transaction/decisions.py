@@ -1,8 +1,10 @@
-"""Changes of a transactional id: pure functions from its state to the next record, or None.
+"""Decisions about a transactional id: its owner, its participants, and commit or abort.
 
-Each function is called with the state after the whole log, and is called once more after each
-append by another process that won the race. Called again after its own record was appended, it
-returns None, except `initialize` and `join`: each call of them makes a new identity.
+Each function is pure: it returns the record of the next state, or None if nothing changes.
+`TransactionStateLog.commit` calls it with the state after the whole log, appends the record if the
+log still ends there, and calls it again after an append by another process. Called again after its
+own record was appended, it returns None, except `initialize` and `join`: each call of them makes a
+new identity. `TransactionMetadata.replay` applies a record.
 
 The rules (protocol T2, T3, T4, T5, T6): a decision is made once, and raises the epoch of every
 participant and of the owner. A producer that was wrongly taken for dead is therefore refused here

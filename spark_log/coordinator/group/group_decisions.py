@@ -1,8 +1,9 @@
-"""Changes of a group: pure functions from its state to the record of the next state, or None.
+"""Decisions about a group: who joins and leaves, who gets which partition, the next generation.
 
-Each function is called with the state after the whole log, and is called once more after each
-append by another process that won the race. Called again after its own record was appended, it
-returns None.
+Each function is pure: it returns the record of the group's next state, or None if nothing changes.
+`GroupLog.commit` calls it with the state after the whole log, appends the record if the log still
+ends there, and calls it again after an append by another process. Called again after its own record
+was appended, it returns None. `Group.replay` applies a record.
 
 The rules: (protocol G1, G2).
 """
