@@ -1,4 +1,4 @@
-"""Cleans transactional ids: finishes decided transactions, aborts dead ones, expires unused ids.
+"""Cleans transactional ids: completes decided transactions, aborts dead ones, expires unused ids.
 
 Ages are measured by the storage's time. A cleaner that runs for a second can therefore tell that a
 transaction has had no change for longer than its timeout, even if nobody reads its partitions.
@@ -103,7 +103,7 @@ class TransactionCleaner:
         coordinator.expire(
             view.state.transaction, f"a cleaner saw no change for {view.state.timeout_ms} ms"
         )
-        coordinator.finish()
+        coordinator.complete()
         return True
 
 

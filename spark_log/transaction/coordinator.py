@@ -1,7 +1,8 @@
-"""Coordinates a transactional id from within its clients: begin, register, decide, finish.
+"""Coordinates a transactional id from within its clients: begin, register, decide, complete.
 
 There is no coordinator process. Each client makes a change by one conditional append to the state
-log (`TransactionStateLog`), and any client that meets a decided transaction finishes it.
+log (`TransactionStateLog`). A decided transaction is Kafka's ``PrepareCommit`` or ``PrepareAbort``;
+any client that meets one puts its markers, commits its offsets, and completes it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class TransactionCoordinator:
     (``completes_later`` saves that one), as long as nobody else changes the state.
 
     A crash at any point leaves a transaction that is ongoing, which others abort after its
-    timeout; or one that is decided, which others finish.
+    timeout; or one that is decided, which others complete.
 
     Attributes:
         transactional_id: the ``transactional.id``.
@@ -85,7 +86,7 @@ class TransactionCoordinator:
             markers_at_once: the maximum number of partitions that get their markers at the same
                 time; with 1, or on a fast storage, the caller's thread puts all of them.
             completes_later: whether the record that begins the next transaction also completes this
-                one, which saves an append. Call `complete` after the last transaction.
+                one, which saves an append. Call `record_completion` after the last transaction.
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
@@ -95,7 +96,8 @@ class TransactionCoordinator:
         self._commit_offsets = commit_offsets
         self._markers_at_once = markers_at_once
         self._completes_later = completes_later
-        self._ended: int | None = None  # number of a transaction that only has to be completed
+        # The decided transaction of which only the record of its completion is missing.
+        self._applied: int | None = None
         # The last producer id that was allocated for an owner, and the owner that it replaces.
         self._new_owner_id: int | None = None
         self._replaced: ProducerIdAndEpoch | None = None
@@ -125,7 +127,7 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """Begin a new epoch of the owner, which fences the previous owner (``InitProducerId``).
 
-        Before that, an ongoing transaction is aborted, and a decided one is finished.
+        Before that, an ongoing transaction is aborted, and a decided one is completed.
 
         Args:
             timeout_ms: ``transaction.timeout.ms``.
@@ -168,7 +170,7 @@ class TransactionCoordinator:
                 self._log.commit(decide)
             except ConcurrentTransactionsError:
                 self.expire(self.state.transaction, "another producer takes over")
-                self.finish()
+                self.complete()
             except InvalidTxnStateError:
                 if not self.state.needs_producer_id:
                     raise
@@ -259,14 +261,14 @@ class TransactionCoordinator:
         """Register partitions and groups before a participant's first write to them; one append.
 
         The owner begins a transaction with its first registration. If everything is registered
-        already, this makes no request. An earlier transaction that is decided is finished first.
+        already, this makes no request. An earlier transaction that is decided is completed first.
 
         Raises:
             ProducerFencedError: the epoch has passed: the transaction is decided.
             TransactionAbortableError: the owner's transaction was aborted by others.
             InvalidTxnStateError: the owner's epochs are used up: see `renewed`.
             UnknownOutcomeError: they may be registered; call again.
-            StorageError: they are not registered, or an earlier transaction could not be finished.
+            StorageError: they are not registered, or an earlier transaction could not be completed.
         """
         present = self.state.participants.get(producer.producer_id)
         if (
@@ -365,8 +367,8 @@ class TransactionCoordinator:
                 why,
             )
 
-    def finish(self) -> None:
-        """Put the missing markers of a decided transaction, and complete it.
+    def complete(self) -> None:
+        """Complete a decided transaction: put its missing markers, commit its offsets, record that.
 
         Does nothing if `state` has no decided transaction. Any number of processes may call it at
         the same time.
@@ -375,27 +377,27 @@ class TransactionCoordinator:
             SparkLogError: a marker could not be put, or the completion could not be stored; the
                 decision stays.
         """
-        self._end(self._markers_at_once)
-        self.complete()
+        self._apply_decision(self._markers_at_once)
+        self.record_completion()
 
-    def complete(self) -> None:
-        """Complete the transaction whose markers and offsets this coordinator has written.
+    def record_completion(self) -> None:
+        """Record that the transaction is complete whose markers and offsets were written here.
 
-        Does nothing if it is complete, or if another client has begun the next one.
+        Does nothing if that is recorded, or if another client has begun the next one.
 
         Raises:
             UnknownOutcomeError: it may be complete; call again.
             StorageError: it is not complete.
         """
-        ended = self._ended
-        if ended is not None:
-            self._log.commit(lambda state: decisions.complete(state, ended))
-            self._ended = None
+        applied = self._applied
+        if applied is not None:
+            self._log.commit(lambda state: decisions.complete(state, applied))
+            self._applied = None
 
-    def _end(self, markers_at_once: int) -> None:
+    def _apply_decision(self, markers_at_once: int) -> None:
         """Put the missing markers of a decided transaction, and commit its offsets."""
         state = self.state
-        if not state.state.is_prepared or state.transaction == self._ended:
+        if not state.state.is_prepared or state.transaction == self._applied:
             return
         put_markers(self._cluster, state, open_log=self._open_log, at_once=markers_at_once)
         assert state.decision is not None
@@ -407,7 +409,7 @@ class TransactionCoordinator:
                     transactional_id=self.transactional_id,
                 )
             self._commit_offsets(state)
-        self._ended = state.transaction
+        self._applied = state.transaction
         _log.debug(
             "transactional id %r: transaction %d has its markers in %d partitions, and %d offsets",
             self.transactional_id,
@@ -446,7 +448,7 @@ class TransactionCoordinator:
         return True
 
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
-        """Change the state, after finishing an earlier transaction that is not complete."""
+        """Change the state, after completing an earlier transaction that is decided."""
 
         def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
             record = decide(self._completed(state))
@@ -459,24 +461,24 @@ class TransactionCoordinator:
             try:
                 self._log.commit(decide_with_time)
             except ConcurrentTransactionsError as error:
-                _log.debug("finishing the earlier transaction first: %s", error)
-                self.finish()
+                _log.debug("completing the earlier transaction first: %s", error)
+                self.complete()
             else:
                 return
 
     def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
-        """Return the state with its transaction complete, if this coordinator has ended it."""
-        is_ended = state.state.is_prepared and state.transaction == self._ended
-        return decisions.completed(state) if is_ended else state
+        """Return the state with its transaction complete, if its decision was applied here."""
+        is_applied = state.state.is_prepared and state.transaction == self._applied
+        return decisions.completed(state) if is_applied else state
 
     def _after_decision(self, owner: ProducerIdAndEpoch, began_ms: float) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory
         is_quick = self._clock.monotonic_ms() - began_ms < _QUICK_MS
         # Suppress every failure from here on: an error would say that nothing is decided.
         with suppressed.suppress("transaction end", path, Exception):
-            self._end(1 if is_quick else self._markers_at_once)
+            self._apply_decision(1 if is_quick else self._markers_at_once)
             if not self._completes_later:
-                self.complete()
+                self.record_completion()
         following = replace(owner, producer_epoch=owner.producer_epoch + 1)
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails, it is retried after the next transaction.

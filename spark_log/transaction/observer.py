@@ -187,7 +187,7 @@ class TransactionObserver:
             with self._cluster.suppressed.suppress(
                 "transaction end", coordinator.transactional_id, SparkLogError
             ):
-                coordinator.finish()  # the other partitions, too: their owner is gone
+                coordinator.complete()  # the other partitions, too: their owner is gone
         participant = state.participant(producer)
         if state.decision is None or participant is None or place not in participant.partitions:
             return "ended before" if state.has_passed(producer) else None

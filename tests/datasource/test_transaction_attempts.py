@@ -65,7 +65,7 @@ def expire(root):
     """Abort what is ongoing, as a reader does that has waited for ``transaction.timeout.ms``."""
     coordinator = TransactionCoordinator(Cluster(root), ID)
     coordinator.expire(coordinator.refresh().transaction)
-    coordinator.finish()
+    coordinator.complete()
 
 
 # --- commit --------------------------------------------------------------------------------------

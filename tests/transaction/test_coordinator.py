@@ -338,7 +338,7 @@ def test_a_commit_of_an_aborted_transaction_is_refused(cluster, coordinator):
     coordinator.register(owner, of(cluster, 0))
     observer = another(cluster)
     observer.expire(observer.refresh().transaction)
-    observer.finish()
+    observer.complete()
     with pytest.raises(TransactionAbortableError):
         coordinator.commit(owner)
     assert coordinator.abort(owner) == replace(owner, producer_epoch=1)
@@ -506,8 +506,8 @@ def test_the_next_transaction_completes_the_one_before(cluster, markers):
     coordinator.register(owner, of(cluster, 1))
     assert coordinator.refresh().transaction == 2
     coordinator.abort(owner)
-    coordinator.complete()
-    coordinator.complete()
+    coordinator.record_completion()
+    coordinator.record_completion()
     assert coordinator.refresh().state is TransactionState.COMPLETE_ABORT
     assert len(markers) == 2
 
@@ -519,7 +519,7 @@ def test_what_nobody_completed_is_completed_by_the_next_owner(cluster, markers):
     gone.commit(owner)
     following = another(cluster)
     following.register(following.initialize(TIMEOUT_MS), of(cluster, 0))
-    gone.complete()
+    gone.record_completion()
     assert following.refresh().state is TransactionState.ONGOING
 
 

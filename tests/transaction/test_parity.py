@@ -92,7 +92,7 @@ class TestLastEpoch:
     ):
         other = another(cluster)
         other.expire(other.refresh().transaction)
-        other.finish()
+        other.complete()
         owner = coordinator.abort(at_the_last_epoch)
         assert markers(cluster) == [(at_the_last_epoch.producer_id, MAX_PRODUCER_EPOCH, False)]
         if owner.producer_epoch == MAX_PRODUCER_EPOCH:
@@ -178,7 +178,7 @@ def test_a_decision_is_repeated_while_it_is_not_complete_and_never_reversed(
         following = decide(owner)
         assert coordinator.state.state.is_prepared
     assert decide(owner) == following == replace(owner, producer_epoch=1)
-    coordinator.finish()
+    coordinator.complete()
     assert markers(cluster) == [(owner.producer_id, 1, commits)]
     other, error = (
         (coordinator.abort, InvalidTxnStateError)

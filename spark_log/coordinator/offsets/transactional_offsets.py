@@ -163,7 +163,7 @@ class TransactionalOffsets:
             self._log(group.group_id).commit(decide)
         return unsettled
 
-    # --- finishing a transaction -----------------------------------------------------------------
+    # --- completing a transaction ----------------------------------------------------------------
 
     def commit_offsets(self, state: TransactionMetadata) -> None:
         """Roll a committed transaction forward in its groups. Any process may repeat this.
@@ -250,7 +250,7 @@ class TransactionalOffsets:
                 coordinator = self._decide(pending)
                 if coordinator is None:
                     undecided.append(pending)
-                elif self._finish(coordinator, pending):
+                elif self._complete(coordinator, pending):
                     over.append(pending)
         if over:
             path = GroupLog.directory_of(group_id)
@@ -293,7 +293,7 @@ class TransactionalOffsets:
         self._undecided.pop(pending.producer, None)
         return coordinator
 
-    def _finish(self, coordinator: TransactionCoordinator, pending: PendingOffsets) -> bool:
+    def _complete(self, coordinator: TransactionCoordinator, pending: PendingOffsets) -> bool:
         """Roll a decided transaction forward; return whether it is complete."""
         state = coordinator.state
         if not _is_newest(state, pending):
@@ -302,7 +302,7 @@ class TransactionalOffsets:
             self.commit_offsets(state)
         # Nothing here waits for the markers: if one cannot be put, blocked readers retry.
         with self._suppressing("transaction end", coordinator.transactional_id):
-            coordinator.finish()
+            coordinator.complete()
         return not coordinator.state.state.is_prepared
 
     # --- helpers ---------------------------------------------------------------------------------

@@ -732,7 +732,7 @@ class TestTimeout:
         producer.send("t", b"a", partition=0).result(PATIENCE_S)
         coordinator = TransactionCoordinator(Cluster(root), "id")
         coordinator.expire(coordinator.refresh().transaction)
-        coordinator.finish()
+        coordinator.complete()
         late = producer.send("t", b"b", partition=0)
         assert isinstance(late.exception(PATIENCE_S), TransactionAbortableError)
         with pytest.raises(TransactionAbortableError):
@@ -749,7 +749,7 @@ class TestTimeout:
         coordinator = TransactionCoordinator(Cluster(root), "id")
         coordinator.expire(coordinator.refresh().transaction)
         if finished:
-            coordinator.finish()
+            coordinator.complete()
         with pytest.raises(TransactionAbortableError):
             producer.commit_transaction()
         producer.abort_transaction()
