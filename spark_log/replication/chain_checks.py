@@ -21,11 +21,7 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import (
-    REPLICA_ERRORS,
-    LogView,
-    PartitionLog,
-)
+from spark_log.log import REPLICA_ERRORS, LogView, PartitionLog
 from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import MetadataImage
 from spark_log.replication.controller_decision import ControllerDecision
@@ -36,7 +32,7 @@ _INTERVAL_MS: Final = 300_000
 """Interval between checks of a partition."""
 
 _NAMED_FAILURES: Final = 3
-"""Number of partitions that a warning names: while a root is away, all of its partitions fail."""
+"""Maximum number of partitions that a warning names."""
 
 _FAILURES = (
     BrokerIdNotRegisteredError,
@@ -93,23 +89,26 @@ class ChainChecks:
     ) -> list[ControllerDecision]:
         """Check partitions, each with the broker id of its leader; return the decisions."""
         decisions = []
-        failures: defaultdict[int, list[tuple[TopicPartition, SparkLogError]]] = defaultdict(list)
+        # While a root is away, all of its partitions fail alike.
+        failures: defaultdict[tuple[int, str], list[tuple[TopicPartition, SparkLogError]]]
+        failures = defaultdict(list)
         for tp, leader in partitions:
             try:
                 decision = self._check(tp)
             except _FAILURES as error:
-                failures[leader].append((tp, error))
+                failures[leader, type(error).__name__].append((tp, error))
                 continue
             if decision is not None:
                 decisions.append(decision)
-        for leader, failed in failures.items():
+        for (leader, kind), failed in failures.items():
             _log.warning(
-                "the replicas of %d partitions that broker %d leads could not be compared "
-                "(%s%s): %s",
+                "the replicas of %d partitions that broker %d leads could not be compared: %s%s "
+                "(%s: %s)",
                 len(failed),
                 leader,
                 ", ".join(str(tp) for tp, _ in failed[:_NAMED_FAILURES]),
                 ", …" if len(failed) > _NAMED_FAILURES else "",
+                kind,
                 failed[0][1],
             )
         return decisions

@@ -100,7 +100,7 @@ def test_checks_warn_once_of_all_partitions_whose_root_is_away(disks, caplog):
     wait_until(is_finished, "the checks do not end")
     warned = [record.getMessage() for record in caplog.records if "compared" in record.msg]
     assert len(warned) == 1
-    assert "5 partitions that broker 1 leads could not be compared (t-0, t-1, t-2, …)" in warned[0]
+    assert "5 partitions that broker 1 leads could not be compared: t-0, t-1, t-2, …" in warned[0]
 
 
 def test_a_controller_leaves_out_a_leader_whose_files_cannot_be_read(disks):

@@ -287,7 +287,7 @@ class TestCommit:
     def test_gets_a_new_producer_id_however_often_that_fails_before(
         self, root, producer, puts, monkeypatch
     ):
-        for module in ("state", "changes", "coordinator"):
+        for module in ("state", "decisions", "coordinator"):
             monkeypatch.setattr(f"spark_log.transaction.{module}.LAST_EPOCH", 2)
         tried = []
 
