@@ -193,7 +193,7 @@ class Controller:
             StorageError: the metadata cannot be read or changed.
         """
         decided = self._decided
-        for done in self._background.finished():
+        for done in self._background.take_results():
             self._report_recovery(done)
         image = self._cluster.image()
         self._check_epoch(image)

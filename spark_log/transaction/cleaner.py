@@ -17,7 +17,7 @@ from spark_log.log import StateView
 from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
-from spark_log.transaction.state import TransactionMetadata, TransactionState
+from spark_log.transaction.state import TransactionMetadata
 from spark_log.transaction.state_log import TransactionStateLog
 
 CleaningAction = Literal["abort", "finish", "expire"]
@@ -111,8 +111,8 @@ def _action(
     view: StateView[TransactionMetadata], age_ms: float, expiration_ms: int
 ) -> CleaningAction | None:
     state = view.state
-    if state.state is TransactionState.ONGOING:
+    if state.is_ongoing:
         return "abort" if age_ms > state.timeout_ms else None
-    if state.state.is_prepared:
+    if state.is_prepared:
         return "finish"
     return "expire" if state.owner is not None and age_ms > expiration_ms else None

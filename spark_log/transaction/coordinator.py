@@ -30,7 +30,6 @@ from spark_log.transaction.state import (
     TopicIdPartition,
     TransactionMetadata,
     TransactionOffset,
-    TransactionState,
 )
 from spark_log.transaction.state_log import TransactionStateLog
 from spark_log.util import Clock
@@ -159,7 +158,9 @@ class TransactionCoordinator:
         def decide(state: TransactionMetadata) -> TransactionRecord:
             nonlocal appended
             present, new_id = _successor(state, expected), self._new_owner_id
-            appended = decisions.initialize(self._completed(state), timeout_ms, new_id, present)
+            appended = decisions.initialize(
+                self._with_completion(state), timeout_ms, new_id, present
+            )
             return appended
 
         while True:
@@ -188,7 +189,7 @@ class TransactionCoordinator:
                 )
                 return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
-    def renewed(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    def renew_owner(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Return the owner, or the one that replaces it because its epochs are nearly used up.
 
         Call this before the owner's next transaction begins. `commit` and `abort` replace such an
@@ -266,13 +267,13 @@ class TransactionCoordinator:
         Raises:
             ProducerFencedError: the epoch has passed: the transaction is decided.
             TransactionAbortableError: the owner's transaction was aborted by others.
-            InvalidTxnStateError: the owner's epochs are used up: see `renewed`.
+            InvalidTxnStateError: the owner's epochs are used up: see `renew_owner`.
             UnknownOutcomeError: they may be registered; call again.
             StorageError: they are not registered, or an earlier transaction could not be completed.
         """
         present = self.state.participants.get(producer.producer_id)
         if (
-            self.state.state is TransactionState.ONGOING
+            self.state.is_ongoing
             and present is not None
             and present.producer == producer
             and present.partitions.issuperset(partitions)
@@ -397,7 +398,7 @@ class TransactionCoordinator:
     def _apply_decision(self, markers_at_once: int) -> None:
         """Put the missing markers of a decided transaction, and commit its offsets."""
         state = self.state
-        if not state.state.is_prepared or state.transaction == self._applied:
+        if not state.is_prepared or state.transaction == self._applied:
             return
         put_markers(self._cluster, state, open_log=self._open_log, at_once=markers_at_once)
         assert state.decision is not None
@@ -451,7 +452,7 @@ class TransactionCoordinator:
         """Change the state, after completing an earlier transaction that is decided."""
 
         def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
-            record = decide(self._completed(state))
+            record = decide(self._with_completion(state))
             if record is None or record.transaction == state.transaction:
                 return record
             # wall clock: shown to users; nothing is decided by it
@@ -466,10 +467,10 @@ class TransactionCoordinator:
             else:
                 return
 
-    def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
+    def _with_completion(self, state: TransactionMetadata) -> TransactionMetadata:
         """Return the state with its transaction complete, if its decision was applied here."""
-        is_applied = state.state.is_prepared and state.transaction == self._applied
-        return decisions.completed(state) if is_applied else state
+        is_applied = state.is_prepared and state.transaction == self._applied
+        return decisions.completed_state(state) if is_applied else state
 
     def _after_decision(self, owner: ProducerIdAndEpoch, began_ms: float) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory

@@ -104,7 +104,7 @@ def transaction_markers(
         marker = EndTransactionMarker(
             producer_id=producer_id,
             producer_epoch=participant.producer.producer_epoch + 1,
-            is_committed=state.state.is_committed and producer_id in decision.counting,
+            is_committed=state.is_committed and producer_id in decision.counting,
         )
         for partition in participant.partitions:
             markers.setdefault(partition, []).append(marker)

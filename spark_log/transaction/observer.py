@@ -14,7 +14,7 @@ from spark_log.log import OpenTransaction, PartitionLog
 from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.producers import find_transactional_id
-from spark_log.transaction.state import TopicIdPartition, TransactionState
+from spark_log.transaction.state import TopicIdPartition
 from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
@@ -178,12 +178,12 @@ class TransactionObserver:
             config = self._cluster.image().cluster_config()
             return "ended before" if waited_ms >= config.transaction_max_timeout_ms else None
         state = coordinator.refresh()
-        if state.participant(producer) is not None and state.state is TransactionState.ONGOING:
+        if state.participant(producer) is not None and state.is_ongoing:
             if waited_ms < state.timeout_ms:
                 return None
             coordinator.expire(state.transaction, _why(waited_ms, state.timeout_ms))
             state = coordinator.state
-        if state.state.is_prepared and waited_ms >= state.timeout_ms:
+        if state.is_prepared and waited_ms >= state.timeout_ms:
             with self._cluster.suppressed.suppress(
                 "transaction end", coordinator.transactional_id, SparkLogError
             ):
@@ -191,7 +191,7 @@ class TransactionObserver:
         participant = state.participant(producer)
         if state.decision is None or participant is None or place not in participant.partitions:
             return "ended before" if state.has_passed(producer) else None
-        is_committed = state.state.is_committed and producer.producer_id in state.decision.counting
+        is_committed = state.is_committed and producer.producer_id in state.decision.counting
         return "committed" if is_committed else "aborted"
 
     def _find_coordinator(self, producer_id: int) -> TransactionCoordinator | None:

@@ -188,10 +188,10 @@ def test_an_owner_that_could_not_be_replaced_is_replaced_before_its_next_transac
         kept = coordinator.commit(owner)
         assert kept == replace(owner, producer_epoch=epoch + 1)
         with pytest.raises(UnknownOutcomeError):
-            coordinator.renewed(kept)
-    fresh = coordinator.renewed(kept)
+            coordinator.renew_owner(kept)
+    fresh = coordinator.renew_owner(kept)
     assert (fresh.producer_id > owner.producer_id, fresh.producer_epoch) == (True, 0)
-    assert coordinator.renewed(fresh) == fresh
+    assert coordinator.renew_owner(fresh) == fresh
     coordinator.register(fresh, of(cluster, 0))
 
 
@@ -216,10 +216,10 @@ def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
     assert kept == replace(owner, producer_epoch=LAST_EPOCH + 1)
     recorded = another(cluster).refresh().owner
     assert recorded.producer_id > owner.producer_id
-    assert coordinator.renewed(kept) == recorded
+    assert coordinator.renew_owner(kept) == recorded
     another(cluster).initialize(TIMEOUT_MS)
     with pytest.raises(ProducerFencedError):
-        coordinator.renewed(kept)
+        coordinator.renew_owner(kept)
 
 
 @pytest.mark.parametrize(
@@ -501,7 +501,7 @@ def test_the_next_transaction_completes_the_one_before(cluster, markers):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0))
     owner = coordinator.commit(owner)
-    assert coordinator.refresh().state.is_prepared
+    assert coordinator.refresh().is_prepared
     assert len(markers) == 1
     coordinator.register(owner, of(cluster, 1))
     assert coordinator.refresh().transaction == 2

@@ -176,7 +176,7 @@ def test_a_decision_is_repeated_while_it_is_not_complete_and_never_reversed(
     with monkeypatch.context() as broken:
         broken.setattr(PartitionLog, "append_markers", fail)
         following = decide(owner)
-        assert coordinator.state.state.is_prepared
+        assert coordinator.state.is_prepared
     assert decide(owner) == following == replace(owner, producer_epoch=1)
     coordinator.complete()
     assert markers(cluster) == [(owner.producer_id, 1, commits)]

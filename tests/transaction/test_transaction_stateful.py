@@ -110,7 +110,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @property
     def is_busy(self):
-        return self.state.state is TransactionState.ONGOING or self.state.state.is_prepared
+        return self.state.is_open
 
     @precondition(lambda self: self.owners)
     @rule(which=picks, partition=picks, lag=picks, old_id=st.none() | st.integers(1, 8))
@@ -144,7 +144,7 @@ class TransactionMachine(RuleBasedStateMachine):
         self.register(producers[which % len(producers)], partition, lag, is_owner=False)
 
     def register(self, producer, partition, lag, is_owner):
-        was_ongoing = self.state.state is TransactionState.ONGOING
+        was_ongoing = self.state.is_ongoing
         number = self.state.transaction
         found = TopicIdPartition("t", partition)
         try:
@@ -158,7 +158,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert producer == self.states[-2].owner
             self.on_participant(producer, partition)
         assert self.participants[producer] == self.state.transaction
-        assert self.state.state is TransactionState.ONGOING
+        assert self.state.is_ongoing
         self.registered[producer].add(partition)
 
     def on_participant(self, producer, partition):
@@ -235,8 +235,8 @@ class TransactionMachine(RuleBasedStateMachine):
     def the_outcome_is_that_of_the_decision(self):
         outcome = self.outcomes.get(self.state.transaction)
         if self.state.state is not TransactionState.EMPTY:
-            assert self.state.state.is_committed == (outcome == "commit")
-            assert self.state.state.is_aborted == (outcome == "abort")
+            assert self.state.is_committed == (outcome == "commit")
+            assert self.state.is_aborted == (outcome == "abort")
 
     @invariant()
     def epochs_of_ended_transactions_are_raised(self):

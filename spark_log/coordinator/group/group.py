@@ -18,7 +18,7 @@ from spark_log.coordinator.group.records import (
     MemberPart,
     PendingOffsetsPart,
     TopicPart,
-    of_partitions,
+    topic_partitions,
 )
 from spark_log.errors import CorruptRecordError
 from spark_log.record import ProducerIdAndEpoch
@@ -89,7 +89,7 @@ class Member:
         """Return the member from its stored form."""
         values = {name: getattr(part, name) for name in MemberPart.model_fields}
         for name in ("owned", "revoking", "pending"):
-            values[name] = of_partitions(values[name])
+            values[name] = topic_partitions(values[name])
         return Member(**values)
 
     def to_part(self) -> MemberPart:
@@ -196,7 +196,9 @@ class Group:
             return after
         return replace(after, last_removal=after.generation)
 
-    def pending(self, partitions: Collection[TopicPartition]) -> tuple[PendingOffsets, ...]:
+    def pending_offsets_of(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[PendingOffsets, ...]:
         """Return the pending offsets of some partitions."""
         return tuple(
             each for each in self.pending_offsets if not each.partitions.isdisjoint(partitions)
@@ -264,7 +266,7 @@ def _pending_offsets(part: PendingOffsetsPart) -> PendingOffsets:
         ProducerIdAndEpoch(part.producer_id, part.producer_epoch),
         part.generation,
         part.member_id,
-        of_partitions(part.partitions),
+        topic_partitions(part.partitions),
         part.committed_us,
     )
 

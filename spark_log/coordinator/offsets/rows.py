@@ -117,7 +117,7 @@ class CommittedOffsets:
                 timestamp_us,
             )
 
-    def positions(self) -> dict[PartitionKey, CommittedOffset]:
+    def present(self) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets, without deleted ones."""
         return {key: found for key, found in self.latest.items() if found.offset >= 0}
 

@@ -153,7 +153,7 @@ class TransactionalOffsets:
             record = send_offsets(now, sent, group.group_instance_id, is_over)
             unsettled[:] = [
                 each
-                for each in now.pending(sent.partitions)
+                for each in now.pending_offsets_of(sent.partitions)
                 if not is_own(each) and each not in settled
             ]
             return None if unsettled else record
@@ -229,7 +229,8 @@ class TransactionalOffsets:
             log.replay()
             group = log.state
         self.settle(
-            group_id, group.pending_offsets if partitions is None else group.pending(partitions)
+            group_id,
+            group.pending_offsets if partitions is None else group.pending_offsets_of(partitions),
         )
 
     def settle(self, group_id: str, pending_offsets: Collection[PendingOffsets]) -> None:
@@ -276,7 +277,7 @@ class TransactionalOffsets:
             known.coordinator if known else self._open_coordinator(pending.transactional_id)
         )
         state = coordinator.refresh()
-        if _is_newest(state, pending) and state.state is TransactionState.ONGOING:
+        if _is_newest(state, pending) and state.is_ongoing:
             now_ms = self._cluster.clock.monotonic_ms()
             if known is None:
                 known = self._undecided[pending.producer] = _Undecided(coordinator, now_ms)
@@ -303,7 +304,7 @@ class TransactionalOffsets:
         # Nothing here waits for the markers: if one cannot be put, blocked readers retry.
         with self._suppressing("transaction end", coordinator.transactional_id):
             coordinator.complete()
-        return not coordinator.state.state.is_prepared
+        return not coordinator.state.is_prepared
 
     # --- helpers ---------------------------------------------------------------------------------
 

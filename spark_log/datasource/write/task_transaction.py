@@ -88,7 +88,7 @@ class TaskTransaction:
             self._is_committed = state.batch_id >= self._identity.batch_id
             if not self._is_committed:
                 self._owner = present_owner(self._cluster, self._coordinator, self._timeout_ms)
-            elif state.state.is_prepared:  # the driver died before the last marker
+            elif state.is_prepared:  # the driver died before the last marker
                 self._coordinator.complete()
         return self._is_committed
 

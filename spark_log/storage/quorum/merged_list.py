@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from spark_log.storage.quorum.members import Members
-from spark_log.storage.quorum.settled import look_up
+from spark_log.storage.quorum.read_repair import look_up
 from spark_log.storage.store import FileInfo, Store
 
 Holders = dict[int, FileInfo]

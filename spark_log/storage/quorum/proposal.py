@@ -80,8 +80,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.storage.quorum.members import Members, MembershipChangedError, QuorumReplies
-from spark_log.storage.quorum.membership import DIRECTORY
-from spark_log.storage.quorum.settled import look_up
+from spark_log.storage.quorum.membership import QUORUM_DIRECTORY
+from spark_log.storage.quorum.read_repair import head_or_none, look_up
 from spark_log.storage.store import FileInfo, Store
 from spark_log.util import Clock
 
@@ -106,7 +106,7 @@ def register_path(path: str, ballot: int, kind: str) -> str:
         kind: ``claim`` or ``vote``.
     """
     directory, _, name = path.rpartition("/")
-    return f"{directory}/{DIRECTORY}/{name}.{ballot}.{kind}".lstrip("/")
+    return f"{directory}/{QUORUM_DIRECTORY}/{name}.{ballot}.{kind}".lstrip("/")
 
 
 def write_once(store: Store, path: str, content: bytes) -> bytes:
@@ -385,14 +385,6 @@ class Proposal:
         return UnknownOutcomeError(
             f"{reason}; it is not known whether {self.path} was put", path=self.path
         )
-
-
-def head_or_none(store: Store, path: str) -> FileInfo | None:
-    """Return a file's size and time; None if it does not exist."""
-    try:
-        return store.head(path)
-    except NotFoundError:
-        return None
 
 
 def put_copy(store: Store, path: str, value: bytes | pa.Buffer) -> None:

@@ -30,7 +30,7 @@ from spark_log.storage.quorum.members import Members, MembershipChangedError
 from spark_log.storage.quorum.membership import Membership, RootStatus, read_membership
 from spark_log.storage.quorum.merged_list import Holders, merged_list, newest
 from spark_log.storage.quorum.proposal import Proposal
-from spark_log.storage.quorum.settled import look_up
+from spark_log.storage.quorum.read_repair import look_up
 from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.threads import Call, FanOut, Replies

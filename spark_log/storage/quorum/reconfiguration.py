@@ -28,7 +28,7 @@ from spark_log.errors import (
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
-    DIRECTORY,
+    QUORUM_DIRECTORY,
     Membership,
     RootStatus,
     Voter,
@@ -37,7 +37,7 @@ from spark_log.storage.quorum.membership import (
 from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
-from spark_log.storage.quorum.settled import copy_file
+from spark_log.storage.quorum.read_repair import copy_file
 from spark_log.storage.root_directories import QUORUM_CHANGES, is_of_file_system
 from spark_log.threads import Call
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
@@ -162,7 +162,7 @@ def synchronize(
 
 def _undecided(members: Members, directory: str) -> set[str]:
     """Return the paths of a directory that have objects of a decision on some member."""
-    below = f"{directory}/{DIRECTORY}".lstrip("/")
+    below = f"{directory}/{QUORUM_DIRECTORY}".lstrip("/")
     found = members.request(lambda store: [file.name for file in store.list(below)])
     if len(found.counted) < members.majority:
         raise members.no_majority(below, found)

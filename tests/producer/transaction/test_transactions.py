@@ -941,7 +941,7 @@ class TestClose:
         waiting = producer.send("t", b"a", partition=0)
         producer.close()
         assert waiting.done()
-        assert not state_of(root).participants or state_of(root).state.is_aborted
+        assert not state_of(root).participants or state_of(root).is_aborted
         assert committed(root, "t") == NOTHING
         with pytest.raises(IllegalStateError, match="closed"):
             producer.begin_transaction()

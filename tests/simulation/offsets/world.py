@@ -161,7 +161,7 @@ class SimulatedTable:
     def read(self, group: str) -> int:
         """Return the committed offset of a group; -1: none."""
         self.table.refresh()
-        found = self.table.positions(group).positions().get(KEY)
+        found = self.table.committed_offsets(group).present().get(KEY)
         return -1 if found is None else found.offset
 
     def generation(self, group: str) -> int:

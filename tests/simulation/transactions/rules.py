@@ -113,7 +113,7 @@ def _checks_no_open_transaction(self: ProducerState, *what: Any, **how: Any) -> 
 def _every_participant_counts(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
-    is_committed = state.state.is_committed
+    is_committed = state.is_committed
     return {
         partition: [replace(marker, is_committed=is_committed) for marker in found]
         for partition, found in _shipped_markers(state).items()

@@ -82,17 +82,21 @@ def copy_file(members: Members, path: str, holders: Mapping[int, FileInfo]) -> d
     return found
 
 
-def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo]:
-    def head(store: Store) -> FileInfo | None:
-        try:
-            return store.head(path)
-        except NotFoundError:
-            return None
+def head_or_none(store: Store, path: str) -> FileInfo | None:
+    """Return a file's size and time; None if it does not exist."""
+    try:
+        return store.head(path)
+    except NotFoundError:
+        return None
 
+
+def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo]:
     def is_settled(answers: Sequence[Any]) -> bool:
         return sum(each is not None for each in answers) >= members.majority
 
-    found = members.request(head, is_done=None if from_all else is_settled)
+    found = members.request(
+        lambda store: head_or_none(store, path), is_done=None if from_all else is_settled
+    )
     holders = {number: each for number, each in found.answers.items() if each is not None}
     if max(len(holders), len(found.counted)) >= members.majority:
         return holders
