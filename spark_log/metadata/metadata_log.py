@@ -191,7 +191,7 @@ class MetadataLog:
                 if not records:
                     return records
             # The change is made. After a crash or an error here the checkpoint is an older one.
-            with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
+            with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, SparkLogError):
                 self._write_checkpoint()
             return records
 

@@ -95,8 +95,6 @@ def transaction_markers(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
     """Return the markers of a decided transaction: partition → its participants' markers."""
-    from spark_log.record import EndTransactionMarker
-
     markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
     decision = state.decision
     assert decision is not None

@@ -34,10 +34,7 @@ class StickyAssignor:
     former owner that no longer subscribes to its topic.
     """
 
-    @property
-    def name(self) -> str:
-        """``sticky``."""
-        return "sticky"
+    name = "sticky"
 
     def assign(
         self,

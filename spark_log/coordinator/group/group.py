@@ -8,7 +8,7 @@ Each partition therefore has at most one owner in every generation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -181,13 +181,6 @@ class Group:
             for member in self.members.values()
             if member.instance_id is not None
         }
-
-    def unowned(self) -> Iterator[TopicPartition]:
-        """Yield the partitions of subscribed topics that no member has."""
-        for name, topic in self.topics.items():
-            for number in range(topic.partitions):
-                if TopicPartition(name, number) not in self.owners:
-                    yield TopicPartition(name, number)
 
     def next_generation(self, **changed: Any) -> Group:
         """Return the group in its next generation, with changed attributes."""

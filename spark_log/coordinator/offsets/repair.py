@@ -24,7 +24,7 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator.group import GroupCoordinator, GroupLog
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
-from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
+from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, sort_rows
 from spark_log.coordinator.offsets.store import APP_PREFIX, OffsetsStore
 from spark_log.delta import DataFile, SetTransaction
 from spark_log.errors import NotFoundError, StorageError
@@ -34,7 +34,6 @@ from spark_log.util import IN_PROCESS, parse_json
 
 _LOG = f"{OFFSETS_TABLE}/_delta_log"
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
-_SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +210,7 @@ class OffsetsRepair:
         self._times = commit_times(store, OFFSETS_TABLE, files, readable)
         rows = pa.concat_tables(parts)
         rows = rows.group_by(OFFSETS_SCHEMA.names, use_threads=False).aggregate([])
-        order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
-        rows = rows.take(order).select(OFFSETS_SCHEMA.names).cast(OFFSETS_SCHEMA)
+        rows = sort_rows(rows).select(OFFSETS_SCHEMA.names).cast(OFFSETS_SCHEMA)
         report.rows = rows.num_rows
         report.groups = sorted(pc.unique(rows.column("group")).to_pylist())
         return rows, fences, highest

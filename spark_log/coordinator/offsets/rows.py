@@ -176,6 +176,12 @@ def to_table(rows: Iterable[StampedRow]) -> pa.Table:
     )
 
 
+def sort_rows(rows: pa.Table) -> pa.Table:
+    """Return rows sorted by group, partition, and the order of their commits."""
+    names = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))
+
+
 def is_followed(rows: pa.Table) -> pa.Array:
     """Return for each of some sorted rows whether the next row has the same group and partition."""
     if rows.num_rows == 0:

@@ -14,7 +14,7 @@ from spark_log.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
 )
-from tests.coordinator.group_support import partitions
+from tests.coordinator.group_support import partitions, unowned
 
 TOPICS = {"t": GroupTopic("id-t", 4), "u": GroupTopic("id-u", 2)}
 CONFIG = ClusterConfig()
@@ -294,5 +294,5 @@ def test_after_any_changes_everything_is_owned_once_all_have_released(steps, ass
                 assert partition in before.members[was].revoking, "given away, and not released"
                 assert what == "release"
     group = release_all(group)
-    assert list(group.unowned()) == []
+    assert unowned(group) == []
     assert not any(each.pending for each in group.members.values())
