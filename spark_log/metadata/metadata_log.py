@@ -287,7 +287,7 @@ class MetadataLog:
             raise self._log.files.truncated(self._known.offset, reached)
 
     def _read_on(self) -> None:
-        """Replay the records after the known state; at the log's end this looks up one name."""
+        """Replay the records after the known state; at its end this costs one lookup."""
         image, offset, last_segment, checkpoint = self._known
         for batch, next_offset in self._log.stream(offset):
             if batch is not None:

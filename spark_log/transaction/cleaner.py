@@ -29,7 +29,7 @@ class CleanedTransactionalId(NamedTuple):
     Attributes:
         transactional_id: the ``transactional.id``.
         action: ``abort``: its transaction had passed its timeout, and was aborted; ``finish``: it
-            was decided, and its markers were put; ``expire``: its producer ids were forgotten.
+            was decided, and was completed; ``expire``: its producer ids were forgotten.
         error: why it failed; None if it did not.
     """
 
@@ -83,7 +83,7 @@ class TransactionCleaner:
             error = None
             if not self._dry_run:
                 try:
-                    if not self._do(action, view):
+                    if not self._perform(action, view):
                         continue
                 except ClockSkewError:
                     raise
@@ -91,7 +91,7 @@ class TransactionCleaner:
                     error = failure
             yield CleanedTransactionalId(transactional_id, action, error)
 
-    def _do(self, action: CleaningAction, view: StateView[TransactionMetadata]) -> bool:
+    def _perform(self, action: CleaningAction, view: StateView[TransactionMetadata]) -> bool:
         """Perform an action unless the state has changed since; return whether it was performed."""
         coordinator = TransactionCoordinator(
             self._cluster, view.state.transactional_id, commit_offsets=self._commit_offsets

@@ -172,7 +172,9 @@ def commit(
     decision = TransactionDecision(owner, ids, tuple(sorted(offsets)), batch_id)
     if _is_own_decision(state, owner) and state.is_committed:
         if decision != state.decision:
-            raise _invalid(state, "it is committed, and with something else")
+            raise _invalid(
+                state, "it is committed already, with other participants, offsets or micro-batch"
+            )
         return None
     begun = _begin_if_needed(state, owner)
     if begun is not state and batch_id is None:

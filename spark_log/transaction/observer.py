@@ -27,8 +27,8 @@ _READ_EVERY_MS: Final = 1000
 """Minimum time between two reads of the state log for one partition."""
 
 _MAX_COORDINATORS: Final = 256
-"""Maximum number of coordinators that are kept. An observer is not told of a transaction that
-another process ends, so the least recently used coordinators are dropped."""
+"""Maximum number of coordinators that are kept. An observer does not notice that another
+process ends a transaction, so the least recently used coordinators are dropped."""
 
 TransactionEnd = Literal["committed", "aborted", "ended before"]
 """The end of a transaction. ``ended before``: its producer has begun another one since, or the
@@ -147,8 +147,8 @@ class TransactionObserver:
         self, blocking: OpenTransaction, log: PartitionLog, waited_ms: float
     ) -> TransactionEnd | None:
         producer = ProducerIdAndEpoch(blocking.producer_id, blocking.producer_epoch)
-        place = TopicIdPartition(log.files.topic_id, log.files.partition)
-        outcome = self._outcome(producer, place, waited_ms)
+        partition = TopicIdPartition(log.files.topic_id, log.files.partition)
+        outcome = self._outcome(producer, partition, waited_ms)
         if outcome is None:
             return None
         marker = EndTransactionMarker(
@@ -165,7 +165,7 @@ class TransactionObserver:
         return outcome
 
     def _outcome(
-        self, producer: ProducerIdAndEpoch, place: TopicIdPartition, waited_ms: float
+        self, producer: ProducerIdAndEpoch, partition: TopicIdPartition, waited_ms: float
     ) -> TransactionEnd | None:
         """Return a transaction's end, after aborting it if its timeout has passed.
 
@@ -189,7 +189,7 @@ class TransactionObserver:
             ):
                 coordinator.complete()  # the other partitions, too: their owner is gone
         participant = state.participant(producer)
-        if state.decision is None or participant is None or place not in participant.partitions:
+        if state.decision is None or participant is None or partition not in participant.partitions:
             return "ended before" if state.has_passed(producer) else None
         is_committed = state.is_committed and producer.producer_id in state.decision.counting
         return "committed" if is_committed else "aborted"

@@ -98,7 +98,7 @@ class OffsetsMaintenance:
         self._checkpoint_from_ms = 0.0
         self._known_checkpoint: int | None = None
         self._cleanup = DeltaCleanup(table.store, OFFSETS_TABLE, table.clock)
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def start(self) -> None:
         """Run the due steps on a separate thread; if they are running, run once more after that.
@@ -130,7 +130,7 @@ class OffsetsMaintenance:
         except ClockSkewError:
             self._compact(0)
             raise
-        self._told.discard("skew")
+        self._warned.discard("skew")
         self._compact(now_us, is_full=is_forced)
         if self._checkpoint(is_forced=is_forced):
             self._delete_versions(now_us)
@@ -289,12 +289,12 @@ class OffsetsMaintenance:
         return found
 
     def _warn_once(self, what: str, text: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._warned:
+            self._warned.add(what)
             _log.warning("%s", text)
 
     def _delta_table(self) -> DeltaTable:
-        from deltalake import DeltaTable  # only here: it takes a while to import
+        from deltalake import DeltaTable  # imported here because the import is slow
 
         # A local listing may omit a version that appears during it, and show a later one. delta-rs
         # would take that for a gap; up to a version that was read before, no gap exists.

@@ -102,7 +102,7 @@ class OffsetsTable:
     def __repr__(self) -> str:
         return f"<OffsetsTable url={self.url!r}>"
 
-    # --- positions -------------------------------------------------------------------------------
+    # --- committed offsets -----------------------------------------------------------------------
 
     def commit(
         self,
@@ -172,7 +172,7 @@ class OffsetsTable:
         *,
         generation: int,
     ) -> None:
-        """Decide and commit atomically: no other commit comes between.
+        """Decide and commit atomically, without another commit in between.
 
         Args:
             group: the group's id.

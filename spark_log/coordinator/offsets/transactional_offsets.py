@@ -85,7 +85,7 @@ class TransactionalOffsets:
         self,
         state: TransactionMetadata,
         producer: ProducerIdAndEpoch,
-        group: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         partitions: Collection[TopicPartition],
     ) -> None:
         """Add pending offsets to a group, after the group was registered in the transaction.
@@ -95,7 +95,7 @@ class TransactionalOffsets:
         Args:
             state: the transaction.
             producer: the participant that sends the offsets.
-            group: the member, as `Consumer.group_metadata` returns it.
+            member: the member, as `Consumer.group_metadata` returns it.
             partitions: the partitions whose offsets the transaction commits; the offsets themselves
                 will be in its decision.
 
@@ -107,36 +107,36 @@ class TransactionalOffsets:
                 not decided; call again.
             UnknownOutcomeError, StorageError: it may not be added; call again.
         """
-        assert group.group_id is not None
+        assert member.group_id is not None
         settled: set[PendingOffsets] = set()
         while True:
-            last = self._table.last_commit(group.group_id)
+            last = self._table.last_commit(member.group_id)
             sent = PendingOffsets(
                 state.transactional_id,
                 producer,
                 # Without membership, the generation is above that of all commits so far: it shows
                 # that a commit with a lower one was decided before (`is_superseded_by`).
-                group.generation_id if group.member_id else last.generation + 1,
-                group.member_id,
+                member.generation_id if member.member_id else last.generation + 1,
+                member.member_id,
                 frozenset(partitions),
                 last.timestamp_us,
             )
-            unsettled = self._send(state, group, sent, settled)
+            unsettled = self._send(state, member, sent, settled)
             if not unsettled:
                 return
             _log.debug(
                 "group %s: %d other transactions have pending offsets of the same partitions",
-                group.group_id,
+                member.group_id,
                 len(unsettled),
             )
             # Other transactions' offsets must be in the table first: they are older than these.
-            self.settle(group.group_id, unsettled)
+            self.settle(member.group_id, unsettled)
             settled.update(unsettled)
 
     def _send(
         self,
         state: TransactionMetadata,
-        group: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         sent: PendingOffsets,
         settled: Collection[PendingOffsets],
     ) -> list[PendingOffsets]:
@@ -150,7 +150,7 @@ class TransactionalOffsets:
             return is_own(pending) and not _is_newest(state, pending)
 
         def decide(now: Group) -> GroupRecord | None:
-            record = send_offsets(now, sent, group.group_instance_id, is_over)
+            record = send_offsets(now, sent, member.group_instance_id, is_over)
             unsettled[:] = [
                 each
                 for each in now.pending_offsets_of(sent.partitions)
@@ -158,9 +158,9 @@ class TransactionalOffsets:
             ]
             return None if unsettled else record
 
-        assert group.group_id is not None
+        assert member.group_id is not None
         with self._lock:
-            self._log(group.group_id).commit(decide)
+            self._log(member.group_id).commit(decide)
         return unsettled
 
     # --- completing a transaction ----------------------------------------------------------------

@@ -26,7 +26,7 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
 
     Args:
         stores: by its URL, the store of each root.
-        keeps_files: whether the roots may have files; only for a single one.
+        keeps_files: whether the roots may have files, which is possible for a single root only.
 
     Raises:
         InvalidConfigurationError: the number of roots is even.
@@ -65,10 +65,10 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
 def check_is_empty(root: str, store: Store) -> None:
     """Check that a root has no files that would be taken for files of the quorum.
 
-    Directories without files are left over where all files of a member were removed.
+    Empty directories are allowed: they remain after all files of a member were removed.
 
     Raises:
-        InvalidRootError: it has.
+        InvalidRootError: it has files.
     """
     names = [each for each in store.list_directories("") if not is_of_file_system(each)]
     has_file = next(iter(store.list("")), None) is not None

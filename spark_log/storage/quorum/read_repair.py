@@ -1,8 +1,9 @@
-"""Finds a file on the members, and puts it on a majority before a caller gets it.
+"""Read repair: finds a file on the members, and puts it on a majority before a caller gets it.
 
 A file exists only after its bytes were chosen, so one copy is proof. A file that only a minority
 holds is copied before it is returned: otherwise the next read could miss it. A file that is being
-deleted is on fewer and fewer members, so the members are asked a second time before it is copied.
+deleted disappears from one member after the other, so all members are asked again before it is
+copied.
 """
 
 from __future__ import annotations
