@@ -252,9 +252,8 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def a_transaction_begins_when_the_one_before_is_complete(self):
         if len(self.states) > 1 and self.states[-2].transaction < self.state.transaction:
-            before = self.states[-2].state
-            assert before is not TransactionState.ONGOING
-            assert not before.is_prepared
+            before = self.states[-2]
+            assert not before.is_open
 
     @invariant()
     def whoever_is_busy_is_waited_for(self):

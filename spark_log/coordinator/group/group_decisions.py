@@ -27,7 +27,7 @@ from spark_log.errors import (
 )
 from spark_log.types import TopicPartition
 
-Topics = Mapping[str, GroupTopic]
+ExistingTopics = Mapping[str, GroupTopic]
 """All existing topics by name, read after the group, so that they are not older than the group."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
@@ -36,7 +36,7 @@ _NOTHING: frozenset[TopicPartition] = frozenset()
 def join(
     group: Group,
     member: Member,
-    topics: Topics,
+    topics: ExistingTopics,
     config: ClusterConfig,
     waiting: Iterable[Member] = (),
 ) -> GroupRecord | None:
@@ -102,7 +102,7 @@ def join(
 
 
 def remove(
-    group: Group, member_ids: Collection[str], topics: Topics, change: str
+    group: Group, member_ids: Collection[str], topics: ExistingTopics, change: str
 ) -> GroupRecord | None:
     """Remove members that leave or expire (see ``change``); their partitions are free at once."""
     gone = [member for name, member in group.members.items() if name in member_ids]
@@ -128,7 +128,7 @@ def release(
     return after.to_record("release", (member_id,), "")
 
 
-def update_topics(group: Group, topics: Topics) -> GroupRecord | None:
+def update_topics(group: Group, topics: ExistingTopics) -> GroupRecord | None:
     """Reassign the group if its topics were created, extended, deleted, or created again."""
     if _topics_in_use(group, group.members, topics) == group.topics:
         return None
@@ -210,7 +210,7 @@ def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
     )
 
 
-def subscribed_topics(member: Member, topics: Topics) -> tuple[str, ...]:
+def subscribed_topics(member: Member, topics: ExistingTopics) -> tuple[str, ...]:
     """Return the existing topics that a member subscribes to."""
     if member.pattern is None:
         return tuple(name for name in sorted(set(member.topics)) if name in topics)
@@ -222,7 +222,7 @@ def _reassign(
     group: Group,
     change: str,
     members: Mapping[str, Member],
-    topics: Topics,
+    topics: ExistingTopics,
     about: Iterable[Member],
 ) -> GroupRecord:
     """Compute a new target assignment, and take the first step towards it."""
@@ -270,7 +270,7 @@ def _reconcile(
 
 
 def _topics_in_use(
-    group: Group, members: Mapping[str, Member], topics: Topics
+    group: Group, members: Mapping[str, Member], topics: ExistingTopics
 ) -> dict[str, GroupTopic]:
     """Return the existing topics that a member subscribes to or still has partitions of."""
     alike = {(member.topics, member.pattern): member for member in members.values()}

@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-OpenRoot = Callable[[str, StorageOptions | None], Store]
-"""Opens the store of one root."""
+OpenMember = Callable[[str, StorageOptions | None], Store]
+"""A function that opens the store of one member, from its root and the storage options."""
 
 _REMEMBERED: Final = 65_536
 _MAX_CHANGES: Final = 10
@@ -64,7 +64,7 @@ class QuorumStore(Store):
         self,
         roots: Sequence[str],
         options: StorageOptions | None,
-        open_root: OpenRoot,
+        open_root: OpenMember,
         *,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
@@ -452,7 +452,7 @@ def _reopened(
     kind: type[QuorumStore],
     roots: Sequence[str],
     options: StorageOptions | None,
-    open_root: OpenRoot,
+    open_root: OpenMember,
     clock: Clock,
 ) -> Store:
     return kind(roots, options, open_root, clock=clock)

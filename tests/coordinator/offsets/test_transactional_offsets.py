@@ -61,7 +61,7 @@ class Producer:
 
     def decide(self):
         """Decide to commit, and die."""
-        with patch.object(TransactionCoordinator, "_end"):
+        with patch.object(TransactionCoordinator, "_apply_decision"):
             self.commit()
 
     def commit(self):
