@@ -215,7 +215,7 @@ class TestCommit:
 
     def test_again_with_something_else_is_refused(self):
         decided = committed(ongoing(), OWNER)
-        with pytest.raises(InvalidTxnStateError, match="something else"):
+        with pytest.raises(InvalidTxnStateError, match="committed already"):
             decisions.commit(decided, OWNER, [])
 
     def test_of_what_others_aborted_is_refused(self):
