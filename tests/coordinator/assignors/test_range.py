@@ -1,6 +1,6 @@
 """The range assignor returns the same as Kafka's."""
 
-from spark_log.coordinator.assignors import RangeAssignor
+from spark_log.coordinator.assignors.range import RangeAssignor
 
 assign = RangeAssignor().assign
 
