@@ -356,17 +356,6 @@ class OffsetsTable:
         """
         return self.last_commit(group).generation
 
-    def groups(self) -> list[str]:
-        """Return the ids of all groups that ever committed, sorted; some may have no offset now.
-
-        Raises:
-            StorageError: the table cannot be read, is damaged, or was lost.
-        """
-        table = self._shared().table
-        with table.lock:
-            table.refresh()
-            return sorted(table.transactions())
-
     def groups_with_offsets(self) -> set[str]:
         """Return the ids of all groups that have a committed offset.
 

@@ -11,7 +11,7 @@ members once more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -115,23 +115,15 @@ class Members:
             if each is not None and each.error is None
         }
         self._check_version(statuses)
-        answers: dict[int, Any] = {}
-        errors: dict[int, BaseException] = {}
-        counted = set()
-        for number, reply in enumerate(replies[:count]):
-            if reply is None:
-                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
-            elif reply.error is not None:
-                errors[number] = reply.error
-                _log.debug("quorum: %s: %s", self.stores[number].url, reply.error)
-            elif number in statuses and not self._is_same(number, statuses[number]):
-                errors[number] = self._has_no_status(number, statuses[number])
-            else:
-                answers[number] = reply.result()
-                if number in statuses:
-                    counted.add(number)
-        is_sent = any(each is None for each in replies[:count])
-        return QuorumReplies(answers, frozenset(counted), errors, is_sent)
+        answers, errors = self._answers(range(count), replies[:count])
+        for number, status in statuses.items():
+            if number in answers and not self._is_same(number, status):
+                del answers[number]
+                errors[number] = lost_id_error(
+                    self.stores[number].url, is_replaced=bool(status.directory_ids)
+                )
+        counted = frozenset(answers.keys() & statuses.keys())
+        return QuorumReplies(answers, counted, errors, None in replies[:count])
 
     def confirm(self, counted: Collection[int], answers: QuorumReplies) -> set[int]:
         """Return the members that were not wiped during a round, by reading their status again.
@@ -168,17 +160,8 @@ class Members:
         called = sorted(range(len(self)) if numbers is None else numbers)
         calls = [self._call(number, call) for number in called]
         replies = self.fan_out.request(calls, is_done=_never, suffices=self._has_majority)
-        answers: dict[int, Any] = {}
-        errors: dict[int, BaseException] = {}
-        for number, reply in zip(called, replies, strict=True):
-            if reply is None:
-                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
-            elif reply.error is not None:
-                errors[number] = reply.error
-            else:
-                answers[number] = reply.result()
-        is_sent = any(each is None for each in replies)
-        return QuorumReplies(answers, frozenset(answers), errors, is_sent)
+        answers, errors = self._answers(called, replies)
+        return QuorumReplies(answers, frozenset(answers), errors, None in replies)
 
     def request_one(
         self, number: int, call: Callable[[Store], Any], *, is_last: bool
@@ -223,6 +206,22 @@ class Members:
             return error
         return UnknownOutcomeError(f"{error}; some of them may have written it", path=path)
 
+    def _answers(
+        self, numbers: Iterable[int], replies: Replies
+    ) -> tuple[dict[int, Any], dict[int, BaseException]]:
+        """Return the answers and the errors of members, by number."""
+        answers: dict[int, Any] = {}
+        errors: dict[int, BaseException] = {}
+        for number, reply in zip(numbers, replies, strict=True):
+            if reply is None:
+                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
+            elif reply.error is not None:
+                errors[number] = reply.error
+                _log.debug("quorum: %s: %s", self.stores[number].url, reply.error)
+            else:
+                answers[number] = reply.result()
+        return answers, errors
+
     def _calls(self, call: Callable[[Store], Any]) -> list[Call]:
         return [self._call(number, call) for number in range(len(self))]
 
@@ -239,9 +238,6 @@ class Members:
 
     def _is_same(self, number: int, status: RootStatus) -> bool:
         return self.membership.voters[number].directory_id in status.directory_ids
-
-    def _has_no_status(self, number: int, status: RootStatus) -> StorageError:
-        return lost_id_error(self.stores[number].url, is_replaced=bool(status.directory_ids))
 
 
 def _is_answer(reply: Outcome[Any] | None) -> bool:
