@@ -76,6 +76,7 @@ class GroupMember:
         )
         self._status: MemberStatus | None = None
         self._failure: SparkLogError | None = None
+        self._polled_status: MemberStatus | None = None
         self._polled_ms = 0.0
         self._lock = threading.RLock()
         self._watch = watch_directories(cluster.store)
@@ -106,7 +107,7 @@ class GroupMember:
         with self._lock:
             if self._failure is not None or self._status is None:
                 self._coordinator.forget()
-            self._status = self._coordinator.join(
+            self._status = self._polled_status = self._coordinator.join(
                 topics,
                 pattern=pattern,
                 assignors=config.partition_assignment_strategy,
@@ -137,7 +138,8 @@ class GroupMember:
         """
         # Without the lock, which the thread holds while it waits for the storage.
         self._polled_ms = self._clock.monotonic_ms()
-        return self._current_status()
+        self._polled_status = status = self._current_status()
+        return status
 
     def refresh(self) -> MemberStatus:
         """Read the group, and return this member's present status; one lookup if nothing is new.
@@ -157,6 +159,10 @@ class GroupMember:
     def heartbeats(self) -> HeartbeatCounts:
         """The number of heartbeats written, and the time of the last one."""
         return self._coordinator.heartbeats
+
+    def is_changed(self) -> bool:
+        """Return whether `poll` would raise, or return another status than the last time."""
+        return self._failure is not None or self._status != self._polled_status
 
     def release(self, partitions: Collection[TopicPartition]) -> MemberStatus:
         """Release revoked partitions: this member no longer commits them."""
