@@ -187,7 +187,7 @@ class TransactionMetadata:
 
     def free_producer_id(self) -> int | None:
         """Return a producer id for a task that joins; None if a new one has to be allocated."""
-        taken = self.participants if self.state is TransactionState.ONGOING else {}
+        taken = self.participants if self.is_ongoing else {}
         return min(self.producers.keys() - taken.keys(), default=None)
 
     def is_new(self, producer_id: int) -> bool:

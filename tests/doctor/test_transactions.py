@@ -33,7 +33,7 @@ def test_one_that_nobody_ends(patient, cluster):
         "transaction-open",
         "transactional id orders",
     )
-    assert "its timeout is 1 min: it holds up t-0" in found.message
+    assert "its timeout is 1 min: it blocks readers of t-0" in found.message
     assert found.command == "spark-log clean --all-topics"
 
 
@@ -52,7 +52,7 @@ def test_one_that_was_decided_and_not_finished(patient, cluster, monkeypatch):
     (found,) = patient.findings("transactions")
     assert found.problem.code == "transaction-unfinished"
     assert found.message == (
-        "its transaction was decided (PrepareAbort) 16 min ago, and may lack markers in t-1"
+        "its transaction was decided (PrepareAbort) 16 min ago, and markers may be missing in t-1"
     )
 
 

@@ -27,9 +27,9 @@ groups reads."""
 class GroupsParameters(Parameters):
     """The groups that are listed."""
 
-    q: Annotated[str, Field(max_length=1000, description="A part of the id.")] = ""
+    q: Annotated[str, Field(max_length=1000, description="Text that the id contains.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of groups to skip.")] = 0
-    limit: Annotated[int, Field(ge=1, le=200, description="Most groups.")] = 50
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of groups.")] = 50
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Throughput:
 
     Attributes:
         step_s: the length of a step in seconds. Each number is the mean of a step.
-        times_us: the begin of each step, in microseconds since the epoch.
+        times_us: the start of each step, in microseconds since the epoch.
         records_per_second: the number of offsets appended per second.
         bytes_per_second: the bytes of their segments per second, of one replica.
     """
