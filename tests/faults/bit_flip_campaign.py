@@ -29,6 +29,7 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import SparkLogError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
+from spark_log.storage import OFFSETS_TABLE
 from tests.record.samples import START_US, record_batch, row
 
 GROUPS = ("first-group", "second-group")
@@ -110,7 +111,7 @@ def forget_spent(cluster, root):
             is_spent = path.suffix == ".log" and path.name not in names
             if is_spent or (path.suffix == ".snapshot" and int(path.stem) < live.snapshots[-1]):
                 path.unlink()
-    delta = DeltaLog(cluster.store, offsets_table.DIRECTORY, cluster.clock)
+    delta = DeltaLog(cluster.store, OFFSETS_TABLE, cluster.clock)
     delta.refresh()
     checkpoint = delta.last_checkpoint()
     for path in (root / "__consumer_offsets").glob("part-*.parquet"):

@@ -14,8 +14,9 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.changes import subscribed_topics
+from spark_log.coordinator.group.group_decisions import subscribed_topics
 from spark_log.types import TopicPartition
+from tests.coordinator.group_support import unowned
 from tests.faults.clock_shift import ClockShift
 from tests.faults.group_checks import read_told, reckon_group, unbalanced
 from tests.faults.group_history import GroupHistory, committed_rows
@@ -292,7 +293,7 @@ class GroupCampaign:
         return (
             sorted(member.client_id for member in group.members.values()) == names
             and group.state == "Stable"
-            and not any(group.unowned())
+            and not unowned(group)
             and {name: topic.partitions for name, topic in group.topics.items()} == self._sizes
         )
 

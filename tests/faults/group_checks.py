@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from spark_log.types import TopicPartition
+from tests.coordinator.group_support import unowned
 from tests.faults.notes import read_notes
 from tests.faults.operation_notes import check_operations, read_of_log, sends
 
@@ -181,7 +182,7 @@ def unbalanced(group):
     """Return what is wrong with a group whose members subscribe to the same topics, or None."""
     if group.state != "Stable":
         return f"it is {group.state}"
-    if missing := list(group.unowned()):
+    if missing := unowned(group):
         return f"nobody has {missing}"
     # The range assignor balances each topic, the others balance all topics together.
     parts = [{name} for name in group.topics] if group.protocol == "range" else [set(group.topics)]

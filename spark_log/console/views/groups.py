@@ -81,7 +81,7 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
     found = [each for each in console.admin.list_groups() if wanted in each.group_id.lower()]
     page = found[parameters.start : parameters.start + parameters.limit]
     # Read committed offsets first: a log end that is read later is never before them.
-    committed = OffsetsTable(console.cluster).all_positions()
+    committed = OffsetsTable(console.cluster).all_committed_offsets()
     keys = {key for each in page for key in committed.get(each.group_id, ())}
     topics = _topics(console, keys)
     bounds = _bounds(console, topics, budget) if len(topics) <= _MAX_LAGS else {}

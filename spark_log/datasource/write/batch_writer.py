@@ -100,7 +100,7 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     @property
     def _ends_transaction(self) -> bool:
-        return self._options.transactional and self._options.joined is None
+        return self._options.transactional and self._options.external_transaction is None
 
     def _root(self) -> OpenRoot:
         return OpenRoot.acquire(

@@ -11,7 +11,6 @@ from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.task_transaction import JoinedTransaction, ended_elsewhere
 from spark_log.datasource.write.task_writer import TaskCommitMessage
 from spark_log.errors import ProducerFencedError, TransactionAbortableError
-from spark_log.transaction import TransactionState
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def abort_transaction(root: OpenRoot, messages: Sequence[WriterCommitMessage | N
     coordinator = root.coordinator(joined[0].transactional_id)
     state = coordinator.refresh()
     owners = {each.owner for each in joined}
-    if state.state is TransactionState.ONGOING and state.owner in owners:
+    if state.is_ongoing and state.owner in owners:
         _log.debug("%s: aborting the transaction", joined[0].transactional_id)
         coordinator.abort(state.owner)
 

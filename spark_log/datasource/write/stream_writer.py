@@ -63,7 +63,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 "query.lastProgress",
                 key="summaryPath",
             )
-        if options.joined is not None:
+        if options.external_transaction is not None:
             raise InvalidOptionError(
                 "option 'joinTransaction' is for batch writes; set transactional=true, and each "
                 "micro-batch is a transaction",

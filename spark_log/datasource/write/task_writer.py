@@ -77,7 +77,7 @@ class TaskWriter:
             config = self._root.image.cluster_config()
             timeout_ms = batch_timeout_ms(config, options.transaction_timeout_ms)
             self._transaction = TaskTransaction(
-                self._root, identity, options.topic, timeout_ms, options.joined
+                self._root, identity, options.topic, timeout_ms, options.external_transaction
             )
 
     def __enter__(self) -> TaskWriter:

@@ -15,7 +15,6 @@ from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
     TransactionCoordinator,
     TransactionMetadata,
-    TransactionState,
     TransactionStateLog,
     record_producer,
 )
@@ -42,7 +41,7 @@ def present_owner(
         _make_first(cluster, coordinator)
         state = coordinator.refresh()
     is_due = state.needs_producer_id or state.timeout_ms != timeout_ms
-    if is_due and state.state is not TransactionState.ONGOING:
+    if is_due and not state.is_ongoing:
         # Another task may have done so meanwhile, and begun a transaction.
         with suppress(ProducerFencedError):
             return coordinator.initialize(timeout_ms, expected=state.owner)

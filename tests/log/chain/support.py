@@ -68,7 +68,7 @@ class States:
         is_recent = self._clock.monotonic_ms() - self._read_ms < max_age_ms
         return self._known if is_recent else self.refresh()
 
-    def shrink_isr(self, state, brokers):
+    def remove_from_isr(self, state, brokers):
         newest = self.refresh()
         isr = tuple(each for each in newest.isr if each not in brokers)
         if newest.leader_epoch == state.leader_epoch and isr:

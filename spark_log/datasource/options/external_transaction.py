@@ -1,4 +1,4 @@
-"""The option ``joinTransaction``: a transaction that is not the write's own."""
+"""The option ``joinTransaction``: the caller's transaction, which a write joins."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ JOIN_TRANSACTION = "joinTransaction"
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedTransaction:
-    """A transaction that tasks of a write join, and that its owner, the caller, decides.
+class ExternalTransaction:
+    """A transaction of the caller: a write's tasks join it, and the caller commits or aborts it.
 
     Attributes:
         transactional_id: the ``transactional.id``.
