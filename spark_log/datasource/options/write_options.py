@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from spark_log.config import BrokerOptions, ProducerConfig
+from spark_log.datasource.options.caller_transaction import JOIN_TRANSACTION, CallerTransaction
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
 from spark_log.datasource.options.option_parser import OptionParser
-from spark_log.datasource.options.owned_transaction import JOIN_TRANSACTION, OwnedTransaction
 from spark_log.errors import InvalidConfigurationError, InvalidOptionError
 from spark_log.types import NewTopic
 
@@ -88,7 +88,7 @@ class WriteOptions:
     idempotent: bool = True
     transactional: bool = False
     transaction_timeout_ms: int | None = None
-    joined: OwnedTransaction | None = None
+    joined: CallerTransaction | None = None
     transaction: tuple[str, int] | None = None
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         idempotent=idempotent,
         transactional=transactional or bool(joined),
         transaction_timeout_ms=parser.integer(_TIMEOUT, minimum=1, maximum=2**31 - 1),
-        joined=OwnedTransaction.from_json(joined) if joined else None,
+        joined=CallerTransaction.from_json(joined) if joined else None,
         transaction=_transaction(parser),
         summary_path=parser.get("summaryPath") or None,
         ignored=tuple(sorted(ignored)),

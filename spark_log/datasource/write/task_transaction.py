@@ -1,4 +1,4 @@
-"""The part of a task attempt in the transaction of its micro-batch, or of its batch write."""
+"""A task attempt as a participant in the transaction of its micro-batch or batch write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from spark_log.datasource.options import OwnedTransaction
+from spark_log.datasource.options import CallerTransaction
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.transaction_owner import present_owner
@@ -25,7 +25,7 @@ class JoinedTransaction:
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        owner: the owner of the transaction, in whose name the driver decides.
+        owner: the transaction's owner, as which the driver commits or aborts.
         producer: the attempt's own producer id and epoch.
     """
 
@@ -52,7 +52,7 @@ class TaskTransaction:
         identity: WriteIdentity,
         topic: str | None,
         timeout_ms: int,
-        given: OwnedTransaction | None = None,
+        given: CallerTransaction | None = None,
     ) -> None:
         """Start without a request.
 
@@ -95,7 +95,7 @@ class TaskTransaction:
         self._partitions.add(partition)
 
     def producer_append(self, base_sequence: int) -> ProducerAppend:
-        """Return the identity of records; the first call joins, with all partitions so far.
+        """Return the identity of appended records; the first call joins the transaction.
 
         Raises:
             TransactionAbortableError: the transaction was aborted by others.
@@ -125,7 +125,7 @@ class TaskTransaction:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise an error of a transaction that others have ended as `ended_elsewhere`."""
+        """Raise `ended_elsewhere` in place of an error that the ended transaction causes."""
         try:
             yield
         except (InvalidProducerEpochError, ProducerFencedError, TransactionAbortableError) as error:
