@@ -1,4 +1,4 @@
-"""The option ``joinTransaction``: the caller's transaction, which a write joins."""
+"""The option ``joinTransaction``: a transaction of the caller, which the write joins."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ JOIN_TRANSACTION = "joinTransaction"
 
 @dataclass(frozen=True, slots=True)
 class ExternalTransaction:
-    """A transaction of the caller: a write's tasks join it, and the caller commits or aborts it.
+    """A transaction that the tasks of a write join, and that the caller commits or aborts.
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        owner: the producer that owns the transaction, in the epoch of this transaction.
+        owner: the caller's producer id, and its epoch in this transaction.
     """
 
     transactional_id: str
@@ -39,7 +39,7 @@ class ExternalTransaction:
         """Parse the value of the option.
 
         Raises:
-            InvalidOptionError: it is not what `to_json` returns.
+            InvalidOptionError: the text is not in the format of `to_json`.
         """
         try:
             found = json.loads(text)

@@ -18,21 +18,21 @@ _log = logging.getLogger(__name__)
 def commit_transaction(
     root: OpenRoot, messages: Sequence[WriterCommitMessage | None], batch_id: int
 ) -> None:
-    """Commit what the counted attempts have appended, and abort what others have.
+    """Commit the records of the attempts that Spark has counted, and abort those of the others.
 
     Does nothing if no task has appended a record, or if the micro-batch is committed already. The
-    markers are put on return; those that cannot be put now are put by the next micro-batch, or by a
-    reader that is held up.
+    markers are appended on return. If one cannot be appended now, the next micro-batch appends it,
+    or a reader that waits for the transaction's end.
 
     Args:
         root: the opened root.
-        messages: those of the attempts that Spark has counted.
+        messages: commit messages of the attempts that Spark has counted.
         batch_id: number of the micro-batch; higher than that of any earlier one.
 
     Raises:
         TransactionAbortableError: others have aborted the transaction.
-        UnknownOutcomeError: it may be committed; a micro-batch that runs again finds out.
-        StorageError: it is not committed.
+        UnknownOutcomeError: the transaction may be committed; the micro-batch must run again.
+        StorageError: the transaction is not committed.
     """
     joined = _joined(messages)
     if not joined:

@@ -1,4 +1,4 @@
-"""The part of a task attempt in the transaction of its micro-batch, or of its batch write."""
+"""A task attempt as a participant in the transaction of its micro-batch or batch write."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class JoinedTransaction:
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        owner: the owner of the transaction, in whose name the driver decides.
+        owner: the transaction's owner, as which the driver commits or aborts.
         producer: the attempt's own producer id and epoch.
     """
 
@@ -97,7 +97,7 @@ class TaskTransaction:
         self._partitions.add(partition)
 
     def producer_append(self, base_sequence: int) -> ProducerAppend:
-        """Return the identity of records; the first call joins, with all partitions so far.
+        """Return the identity of appended records; the first call joins the transaction.
 
         Raises:
             TransactionAbortableError: the transaction was aborted by others.
@@ -127,7 +127,7 @@ class TaskTransaction:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise an error of a transaction that others have ended as `ended_elsewhere`."""
+        """Raise `ended_elsewhere` in place of an error that the ended transaction causes."""
         try:
             yield
         except (InvalidProducerEpochError, ProducerFencedError, TransactionAbortableError) as error:
