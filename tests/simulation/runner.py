@@ -20,6 +20,7 @@ from tests.simulation.log.simulation import LogSimulation
 from tests.simulation.offsets.rules import OFFSETS_RULES
 from tests.simulation.offsets.simulation import OffsetsSimulation
 from tests.simulation.offsets.world import OFFSETS_SOUND
+from tests.simulation.parquet import ParquetCompactionSimulation, ParquetLogSimulation
 from tests.simulation.quorum.rules import QUORUM_RULES
 from tests.simulation.quorum.simulation import QuorumSimulation
 from tests.simulation.quorum.world import QUORUM_SOUND
@@ -87,9 +88,14 @@ SUBJECTS: Final = {
         ReplicationSimulation, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
     ),
     "table": Subject(TableSimulation, TABLE_SOUND, TABLE_RULES, "versions"),
+    "parquet": Subject(ParquetLogSimulation, SOUND, RULES, "records"),
+    "parquet-compaction": Subject(
+        ParquetCompactionSimulation, COMPACTION_SOUND, COMPACTION_RULES, "records"
+    ),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table,
+and a log and a compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

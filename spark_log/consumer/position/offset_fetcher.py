@@ -104,9 +104,6 @@ class OffsetFetcher:
 
         Neither `reset_offsets` nor the user of a log that `take_log` returns lists it again.
 
-        Args:
-            topics: partition → its topic.
-
         Returns:
             A function that waits, and returns the view, or the error, of each partition; empty for
             a local store. Until it has returned, none of these partitions may be looked up.
@@ -196,10 +193,6 @@ class OffsetFetcher:
         read: Callable[[TopicPartition, PartitionLog], _Answer],
     ) -> dict[TopicPartition, _Answer]:
         """Read partitions, many at once on a remote store.
-
-        Args:
-            topics: partition → its topic.
-            read: the function that reads one partition.
 
         Raises:
             UnknownTopicOrPartitionError: a partition does not exist, or a topic was deleted.

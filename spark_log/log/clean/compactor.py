@@ -47,7 +47,7 @@ from spark_log.log.producers import NOT_LISTED_US, OpenTransaction, ProducerStat
 from spark_log.log.rewrite import live_batches
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
-from spark_log.types import random_id
+from spark_log.util import random_id
 
 _log = logging.getLogger(__name__)
 

@@ -155,10 +155,15 @@ def _ranges_in_time(
 ) -> Iterator[tuple[int, int]]:
     """Yield the offset ranges of a segment whose batches contain records within time bounds.
 
-    The time index skips batches before the first such record. On a mapped file the timestamps of
-    the other batches are read first, so that other columns of batches without a match are not
-    touched.
+    The footer of a Parquet file tells which of its row groups may. In another file, the time index
+    skips batches before the first such record. On a mapped file the timestamps of the other batches
+    are read first, so that other columns of batches without a match are not touched.
     """
+    told = reader.ranges_in_time(times_us)
+    if told is not None:
+        pairs = ((max(first, begin), min(last, end)) for first, last in told)
+        yield from (pair for pair in pairs if pair[0] < pair[1])
+        return
     low_us, high_us = times_us
     found = reader.offset_for_time(low_us, begin)
     if found is None or found[0] >= end:

@@ -71,6 +71,8 @@ class SegmentFile(ABC):
         size_bytes: the file's size.
         base_offset_deltas: the first offset of each record batch, relative to the segment's; None
             if only the batch headers tell.
+        min_timestamps_us: the smallest timestamp of each record batch, control records left out;
+            None if only the records tell.
         max_timestamps_us: the largest timestamp of each record batch, control records left out;
             None if only the batch headers tell.
     """
@@ -80,6 +82,7 @@ class SegmentFile(ABC):
     schema: pa.Schema
     size_bytes: int
     base_offset_deltas: np.ndarray | None = None
+    min_timestamps_us: np.ndarray | None = None
     max_timestamps_us: np.ndarray | None = None
 
     @property

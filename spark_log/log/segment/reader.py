@@ -369,6 +369,26 @@ class SegmentReader:
                     return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
         return None
 
+    def ranges_in_time(self, times_us: tuple[int, int]) -> list[tuple[int, int]] | None:
+        """Return the ranges of offsets whose Arrow batches may have records between two times.
+
+        Args:
+            times_us: the first timestamp and the one after the last, microseconds.
+
+        Returns:
+            First offset and the offset after the last of each range, in order. None if the footer
+            of the file does not tell.
+        """
+        least_us, latest_us = self._file.min_timestamps_us, self._file.max_timestamps_us
+        deltas = self._file.base_offset_deltas
+        if least_us is None or latest_us is None or deltas is None:
+            return None
+        low_us, high_us = times_us
+        wanted = np.concatenate([[False], (latest_us >= low_us) & (least_us < high_us), [False]])
+        begins = np.append(deltas + self.base_offset, self.end_offset)
+        edges = np.flatnonzero(wanted[1:] != wanted[:-1])
+        return [(int(begins[first]), int(begins[last])) for first, last in edges.reshape(-1, 2)]
+
     # --- the Arrow batch where a read begins: indexes narrow the search, headers decide -----------
 
     def _first_ordinal(self, offset: int) -> int:

@@ -99,6 +99,7 @@ class _ParquetFile(SegmentFile):
         self._check_footer(footer)
         self.blocks = Blocks.of(entries["position"], entries["size_bytes"])
         self.base_offset_deltas = entries["base_offset_delta"]
+        self.min_timestamps_us = entries["min_timestamp_us"]
         self.max_timestamps_us = entries["max_timestamp_us"]
         assert name.last_offset is not None
         last_delta = name.last_offset - name.base_offset

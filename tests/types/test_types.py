@@ -1,22 +1,19 @@
 """The values of the public API: kafka-python's names and fields, frozen, can be pickled."""
 
-import base64
 import pickle
-import uuid
 
 import pytest
 
 import spark_log
 from spark_log import types
-from spark_log.admin import PartitionDescription, TopicDescription
-from spark_log.admin import types as admin_types
 from spark_log.types import (
     ConsumerRecord,
     NewTopic,
     OffsetAndMetadata,
+    PartitionDescription,
     RecordMetadata,
+    TopicDescription,
     TopicPartition,
-    random_id,
 )
 
 VALUES = [
@@ -41,11 +38,11 @@ class TestEveryValue:
             setattr(value, name, "changed")
 
 
-def test_the_values_of_admin_can_be_imported_from_types_and_from_the_package():
-    for name in types._OF_ADMIN:  # noqa: SLF001 - the names that moved to admin/
-        assert getattr(types, name) is getattr(admin_types, name) is getattr(spark_log, name)
-    with pytest.raises(AttributeError, match=r"'spark_log\.types' has no attribute 'Topic'"):
-        types.Topic  # noqa: B018
+def test_every_public_value_is_the_one_of_types():
+    public = set(dir(types)) & set(spark_log.__all__)
+    assert {"ConsumerRecord", "NewTopic", "TopicDescription", "TransactionListing"} <= public
+    for name in public:
+        assert getattr(spark_log, name) is getattr(types, name)
 
 
 class TestFields:
@@ -106,19 +103,3 @@ class TestPartitionDescription:
         isr = (0, 1, 2)[:count]
         found = self.described(0, (0, 1, 2), isr, min_insync_replicas=2)
         assert (found.is_under_min_isr, found.is_at_min_isr) == (is_under, is_at)
-
-
-class TestRandomId:
-    def test_a_random_id_is_22_characters_of_base64url_for_16_bytes(self):
-        drawn = [random_id() for _ in range(200)]
-        assert len(set(drawn)) == 200
-        assert {len(text) for text in drawn} == {22}
-        assert {len(base64.urlsafe_b64decode(f"{text}==")) for text in drawn} == {16}
-
-    def test_no_random_id_begins_with_a_dash(self, monkeypatch):
-        dashed = uuid.UUID(bytes=b"\xf8" + bytes(15))
-        plain = uuid.UUID(bytes=bytes(16))
-        assert base64.urlsafe_b64encode(dashed.bytes).startswith(b"-")
-        answers = iter([dashed, dashed, plain])
-        monkeypatch.setattr(uuid, "uuid4", lambda: next(answers))
-        assert random_id() == "A" * 22
