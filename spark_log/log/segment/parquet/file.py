@@ -294,8 +294,8 @@ def _with_control(rows: pa.RecordBatch, block: HeaderBlock) -> pa.RecordBatch:
     headers = header_array(block.headers)
     headers = headers[headers["record_count"] > 0]
     is_control = headers["attributes"] & BatchHeader.CONTROL_BIT != 0
-    changes = np.flatnonzero(is_control[1:] != is_control[:-1]) + 1
-    counts = np.add.reduceat(headers["record_count"], np.concatenate([[0], changes]))
+    ends = np.append(np.flatnonzero(is_control[1:] != is_control[:-1]), len(headers) - 1)
+    counts = np.diff(np.cumsum(headers["record_count"], dtype=np.int64)[ends], prepend=0)
     parts = (rows, block.control.select(rows.schema.names))
     taken = [0, 0]
     pieces = []
