@@ -56,7 +56,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("names", CASES, ids=lambda names: " ".join(each.file_name for each in names))
+@pytest.mark.parametrize(
+    "names", CASES, ids=lambda names: " ".join(each.file_name for each in names)
+)
 def test_the_document_and_the_log_choose_the_same_file(names):
     for order in permutations(names):
         live = live_log(FileInfo(name.file_name, 1, 0) for name in order)
