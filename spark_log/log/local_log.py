@@ -138,7 +138,7 @@ class LocalLog:
         records: pa.RecordBatch | Iterable[pa.RecordBatch],
         *,
         compression: str = "none",
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
         producer: ProducerAppend | None = None,
     ) -> LogAppendInfo:
         """Append records as one segment. When the call returns, they are durable and visible.
@@ -147,7 +147,7 @@ class LocalLog:
             records: one record batch with the columns of `RECORD_SCHEMA`, or several. Several are
                 streamed in constant memory and become visible together.
             compression: the codec to use if the topic's ``compression.type`` is ``producer``.
-            expected_leo: append only if this is the log end offset.
+            expected_end_offset: append only if this is the log end offset.
             producer: the identity that makes the append idempotent (`PartitionLog.append`).
 
         Raises:
@@ -158,23 +158,23 @@ class LocalLog:
         try:
             for batch in [records] if isinstance(records, pa.RecordBatch) else records:
                 writer.write(batch)
-            return self.append_segment(writer.finish(), expected_leo=expected_leo)
+            return self.append_segment(writer.finish(), expected_end_offset=expected_end_offset)
         finally:
             writer.discard()
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None
+        self, segment: StagedSegment, *, expected_end_offset: int | None = None
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end.
 
         Args:
             segment: the segment to append, finished by a writer of `segment_writer`.
-            expected_leo: append only if this is the log end offset.
+            expected_end_offset: append only if this is the log end offset.
 
         Raises:
             SparkLogError: See `Appender.append_segment`.
         """
-        info = self.appender.append_segment(segment, expected_leo)
+        info = self.appender.append_segment(segment, expected_end_offset)
         self.reader.on_appended(info.base_offset, info.last_offset + 1)
         return info
 

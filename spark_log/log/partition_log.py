@@ -16,12 +16,12 @@ from spark_log.log.chain import (
     ALL,
     MAX_CHANGES,
     MAX_REWRITES,
-    ChainAppender,
     PartitionState,
     PartitionStates,
     ReplicaChain,
     ReplicaFailedError,
     ReplicaSelection,
+    ReplicatedAppender,
     StagingFailedError,
     blaming,
 )
@@ -116,7 +116,7 @@ class PartitionLog:
         self._selection = ReplicaSelection(
             self._chain, name=name, clock=clock, suppressed=suppressed, is_near=is_near
         )
-        self._appender = ChainAppender(self._chain, name=name, config=config)
+        self._appender = ReplicatedAppender(self._chain, name=name, config=config)
 
     def __repr__(self) -> str:
         replicas = list(self.states.current().replicas)
@@ -157,7 +157,7 @@ class PartitionLog:
         records: pa.RecordBatch | Iterable[pa.RecordBatch],
         *,
         compression: str = "none",
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
         producer: ProducerAppend | None = None,
     ) -> LogAppendInfo:
         """Append records as one segment. When the call returns, they are durable and visible.
@@ -169,7 +169,7 @@ class PartitionLog:
                 iterable cannot be read a second time: then the error is raised.
             compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
                 ``producer``.
-            expected_leo: append only if this is the log end offset.
+            expected_end_offset: append only if this is the log end offset.
             producer: makes the append idempotent (KIP-98). It may be retried after any error, with
                 the same records and the same ``producer``: the log then has the records once, and a
                 retry returns the offsets of the first append. An error concerns this try alone, not
@@ -188,7 +188,7 @@ class PartitionLog:
             try:
                 for batch in batches:
                     writer.write(batch)
-                return self.append_segment(writer.finish(), expected_leo=expected_leo)
+                return self.append_segment(writer.finish(), expected_end_offset=expected_end_offset)
             except StagingFailedError:
                 changes += 1
                 if not is_repeatable or changes > MAX_CHANGES:
@@ -208,13 +208,13 @@ class PartitionLog:
         return self._appender.segment_writer(compression, producer)
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
+        self, segment: StagedSegment, *, expected_end_offset: int | None = None, acks: int = ALL
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end, on all in-sync replicas.
 
         Args:
             segment: the segment to append, from `segment_writer`.
-            expected_leo: required log end offset of the leader; None appends at any offset.
+            expected_end_offset: required log end offset of the leader; None appends at any offset.
             acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
                 leader has it, after which `catch_up` has to be called.
 
@@ -227,7 +227,9 @@ class PartitionLog:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             SparkLogError: See `Appender.append_segment`.
         """
-        return self._appender.append_segment(segment, expected_leo=expected_leo, acks=acks)
+        return self._appender.append_segment(
+            segment, expected_end_offset=expected_end_offset, acks=acks
+        )
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the end markers of transactions that the log does not have yet, as one segment.

@@ -222,7 +222,7 @@ class MetadataLog:
             image.replay(from_json(value))
         batch = _record_batch(values, self._clock.time_us())
         try:
-            self._log.append(batch, expected_leo=known.offset)
+            self._log.append(batch, expected_end_offset=known.offset)
         except LogEndOffsetMismatchError:
             _log.debug("%s: another change was first at offset %d", self._store.url, known.offset)
             return False

@@ -270,7 +270,7 @@ class TestFollower:
     def test_many_aborted_transactions_are_left_to_the_headers_of_their_segments(
         self, log, writer, clock, monkeypatch
     ):
-        monkeypatch.setattr("spark_log.log.read.committed_tail._MAX_LISTED", 3)
+        monkeypatch.setattr("spark_log.log.read.committed_tail_view._MAX_LISTED", 3)
         follower, kept = Follower(log), []
         for epoch in range(20):
             send(writer, 7, epoch=epoch)

@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from spark_log.config import TopicConfig
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
+from spark_log.log.append.appender_state import AppenderState, ControlRecordInLogError
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.lost_answers import LostAnswers
 from spark_log.log.append.merge_task import MergeExecutor
-from spark_log.log.append.tail_state import ControlRecordInLogError, TailState
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -61,7 +61,7 @@ class PutOutcome(Enum):
 class Appender:
     """Appends staged segments to one partition's log, for one process.
 
-    Its `TailState` keeps the log's end and the producer state between two appends.
+    Its `AppenderState` keeps the log's end and the producer state between two appends.
 
     Attributes:
         check_root: called before a put into a log without records; it raises a `StorageError` if
@@ -69,7 +69,7 @@ class Appender:
         derived: writes the partition's derived files.
     """
 
-    tail_class: ClassVar[type[TailState]] = TailState
+    state_class: ClassVar[type[AppenderState]] = AppenderState
     """The class that keeps the log's end. A subclass may have another one."""
 
     races_per_listing: ClassVar[int] = 64
@@ -90,7 +90,7 @@ class Appender:
         self._directory = directory
         self._config = config
         self._clock = directory.clock
-        self._tail = self.tail_class(
+        self._tail = self.state_class(
             directory, snapshots, config, self.derived, has_leader_epochs=has_leader_epochs
         )
 
@@ -126,7 +126,7 @@ class Appender:
         if self._tail.end is None:
             self._tail.on_listed(view)
 
-    def on_read(self, end: LogTail, segments: int) -> None:
+    def on_read(self, end: LogEnd, segments: int) -> None:
         """Update the log's end from a read of a log that is never merged.
 
         Args:
@@ -149,7 +149,7 @@ class Appender:
     def append_segment(
         self,
         segment: StagedSegment,
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
         *,
         is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
@@ -157,13 +157,12 @@ class Appender:
 
         Args:
             segment: the segment to append.
-            expected_leo: required log end offset; None appends at any offset.
+            expected_end_offset: required log end offset; None appends at any offset.
             is_epoch_certain: whether the segment's leader epoch was read from the metadata just
                 now. Then it may be appended to a log that was emptied, and so shows no epoch.
 
         Raises:
-            LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
-                appended.
+            LogEndOffsetMismatchError: the log end offset is another one; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
                 appended.
@@ -178,7 +177,9 @@ class Appender:
             StorageError: nothing was appended.
         """
         with self._lost_answers() as lost:
-            return self._append(segment, expected_leo, lost, is_epoch_certain=is_epoch_certain)
+            return self._append(
+                segment, expected_end_offset, lost, is_epoch_certain=is_epoch_certain
+            )
 
     def append_barrier(self, barrier: StagedSegment) -> None:
         """Append the barrier of a leader epoch, unless the log has it. Then the barrier is durable.
@@ -272,7 +273,7 @@ class Appender:
     def _append(
         self,
         segment: StagedSegment,
-        expected_leo: int | None,
+        expected_end_offset: int | None,
         lost: LostAnswers,
         *,
         is_epoch_certain: bool = False,
@@ -283,7 +284,7 @@ class Appender:
             _log.debug("%s: list the log to find its end", self._directory.path)
             tail.observe(segment)
         for race in range(1, _MAX_RACES + 1):
-            duplicate = tail.check(segment, expected_leo, is_epoch_certain=is_epoch_certain)
+            duplicate = tail.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
             if tail.is_last_gone():
@@ -306,7 +307,7 @@ class Appender:
             path=self._directory.path,
         )
 
-    def _try_put(self, segment: StagedSegment, end: LogTail, lost: LostAnswers) -> PutOutcome:
+    def _try_put(self, segment: StagedSegment, end: LogEnd, lost: LostAnswers) -> PutOutcome:
         """Put the segment at the log's end, and move the end past the segment that is in the log.
 
         Args:
@@ -394,7 +395,7 @@ class Appender:
         if not base_offset:
             self.check_root()
 
-    def _acknowledge(self, segment: StagedSegment, end: LogTail) -> LogAppendInfo:
+    def _acknowledge(self, segment: StagedSegment, end: LogEnd) -> LogAppendInfo:
         """Return the offsets of a segment that was put, after writing its derived files.
 
         Args:

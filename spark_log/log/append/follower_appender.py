@@ -23,7 +23,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName, StartMarker
 from spark_log.log.segment import StagedSegment
 from spark_log.storage import StagedFile, is_listing_valid
@@ -84,7 +84,7 @@ class FollowerAppender:
         self._directory = directory
         self._config = config
         self._derived = derived
-        self._tail: LogTail | None = None
+        self._tail: LogEnd | None = None
         self.check: Callable[[LogView], None] = lambda view: None
 
     def reset(self) -> None:
@@ -136,7 +136,7 @@ class FollowerAppender:
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
-        self._tail = LogTail(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
+        self._tail = LogEnd(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
         return view
 
     def start_at(self, marker: StartMarker) -> None:
@@ -248,7 +248,7 @@ class FollowerAppender:
                 continue
             if not is_new:
                 self._make_durable()
-            self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
+            self._tail = LogEnd(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
             self._directory.on_log_end(segment.end_offset)
             if not segment.name.base_offset:
                 self._derived.create_existence_marker()
@@ -258,7 +258,7 @@ class FollowerAppender:
             path=self._directory.path,
         )
 
-    def _tail_before(self, segment: CopiedSegment) -> LogTail:
+    def _tail_before(self, segment: CopiedSegment) -> LogEnd:
         """Return the end of the follower's log, which has the segment or can be continued by it.
 
         Raises:
@@ -279,7 +279,7 @@ class FollowerAppender:
             raise self._diverged(segment)
         return tail
 
-    def _check_is_not_gone(self, tail: LogTail) -> None:
+    def _check_is_not_gone(self, tail: LogEnd) -> None:
         """Check after a put that the put has not re-created a directory that was removed.
 
         Raises:
@@ -337,6 +337,6 @@ class FollowerAppender:
         if self._config.flush_on_append:
             self._directory.store.sync(self._directory.path)
 
-    def _is_recent(self, tail: LogTail) -> bool:
+    def _is_recent(self, tail: LogEnd) -> bool:
         clock, valid_ms = self._directory.clock, self._directory.valid_ms
         return is_listing_valid(clock, tail.observed_ms, valid_ms)

@@ -15,7 +15,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 
@@ -32,7 +32,9 @@ class LostAnswers:
     the log's end is forgotten; the error becomes an `UnknownOutcomeError` if there is such a put.
     """
 
-    def __init__(self, directory: PartitionDirectory, config: TopicConfig, tail: TailState) -> None:
+    def __init__(
+        self, directory: PartitionDirectory, config: TopicConfig, tail: AppenderState
+    ) -> None:
         self._directory = directory
         self._expiration_ms = config.producer_id_expiration_ms
         self._tail = tail

@@ -1,5 +1,4 @@
-from .chain_appender import ChainAppender as ChainAppender
-from .chain_attempt import MAX_CHANGES as MAX_CHANGES
+from .failover import MAX_CHANGES as MAX_CHANGES
 from .partition_state import NO_LEADER as NO_LEADER
 from .partition_state import PartitionState as PartitionState
 from .partition_state import PartitionStates as PartitionStates
@@ -13,3 +12,4 @@ from .replica_failure import blaming as blaming
 from .replica_fetcher import ReplicaFetcher as ReplicaFetcher
 from .replica_selection import MAX_REWRITES as MAX_REWRITES
 from .replica_selection import ReplicaSelection as ReplicaSelection
+from .replicated_appender import ReplicatedAppender as ReplicatedAppender

@@ -20,9 +20,9 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.chain.append_attempt import AppendAttempt
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.append_failover import AppendFailover
 from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
@@ -134,7 +134,7 @@ class ReplicaChain:
             StorageError: all replicas have failed, or the metadata cannot be reached; nothing was
                 appended.
         """
-        attempt: AppendAttempt[_Result] = AppendAttempt(
+        attempt: AppendFailover[_Result] = AppendFailover(
             self.states,
             name=self._name,
             suppressed=self._suppressed,
@@ -166,7 +166,7 @@ class ReplicaChain:
         self,
         state: PartitionState,
         put: Put[_Result],
-        attempt: AppendAttempt[_Result],
+        attempt: AppendFailover[_Result],
         *,
         waits_for_all: bool,
     ) -> PartitionState:
@@ -194,7 +194,7 @@ class ReplicaChain:
         return attempt.recent_state()
 
     @staticmethod
-    def _put(put: Put[_Result], leader: LocalLog, attempt: AppendAttempt[_Result]) -> None:
+    def _put(put: Put[_Result], leader: LocalLog, attempt: AppendFailover[_Result]) -> None:
         """Append to the leader's log.
 
         Raises:
@@ -330,7 +330,7 @@ class ReplicaChain:
         return min(starts)
 
     def _move_starts(
-        self, state: PartitionState, offset: int, view: LogView | None, attempt: ChainAttempt
+        self, state: PartitionState, offset: int, view: LogView | None, attempt: Failover
     ) -> tuple[list[int], bool]:
         """Move the log start offset of each replica of a chain.
 
@@ -371,14 +371,14 @@ class ReplicaChain:
             self.check_root(broker_id)
             raise
 
-    def attempt(self, state: PartitionState, *certain: type[SparkLogError]) -> ChainAttempt:
+    def attempt(self, state: PartitionState, *certain: type[SparkLogError]) -> Failover:
         """Return one operation, which continues under newer states when replicas fail.
 
         Args:
             state: the state to begin with.
             certain: errors that leave no doubt about the outcome even after something was put.
         """
-        return ChainAttempt(
+        return Failover(
             self.states,
             state,
             name=self._name,

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageUnavailableError
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
@@ -145,7 +145,7 @@ class ReplicaSelection:
             self._refreshed_ms = self._clock.monotonic_ms()
             self.refresh(max_age_ms=_REFRESH_MS)
 
-    def attempt(self) -> ChainAttempt:
+    def attempt(self) -> Failover:
         """Return one read, which continues with another replica when one fails."""
         return self._chain.attempt(self.known_state)
 

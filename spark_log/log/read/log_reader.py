@@ -9,12 +9,12 @@ from typing import Final, Literal
 
 from spark_log.errors import NotFoundError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.producers import OpenTransaction, TransactionIndex
-from spark_log.log.read.committed_tail import CommittedTail
+from spark_log.log.read.committed_tail_view import CommittedTailView
+from spark_log.log.read.pruning import SegmentTimes
 from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
-from spark_log.log.read.times import SegmentTimes
 from spark_log.log.segment import LogBatch, SegmentReader
 from spark_log.log.snapshot import Snapshots
 
@@ -48,7 +48,7 @@ class LogReader(LogCache):
         self._snapshots = snapshots
         self._tail: TailView | None = None
         self._times: SegmentTimes | None = None
-        self._committed = CommittedTail(directory, snapshots)
+        self._committed = CommittedTailView(directory, snapshots)
         self._share = LOG_CACHES.share(self)
         self.blocking_transaction: OpenTransaction | None = None
 
@@ -89,7 +89,7 @@ class LogReader(LogCache):
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
 
-    def end_after(self, offset: int) -> tuple[LogTail, int] | None:
+    def end_after(self, offset: int) -> tuple[LogEnd, int] | None:
         """Return the log's end as it was read, and the number of segments between an offset and it.
 
         Returns:

@@ -143,13 +143,13 @@ class TestRepeat:
         assert append(fresh, 2) == LogAppendInfo(2, 3)
 
     def test_of_a_conditional_append_answers_though_the_log_has_moved_on(self, log, others):
-        append(log, 0, expected_leo=0)
+        append(log, 0, expected_end_offset=0)
         append_theirs(others, 1)
-        assert append(log, 0, expected_leo=0) == LogAppendInfo(0, 1)
-        assert append(others, 0, expected_leo=0) == LogAppendInfo(0, 1)
+        assert append(log, 0, expected_end_offset=0) == LogAppendInfo(0, 1)
+        assert append(others, 0, expected_end_offset=0) == LogAppendInfo(0, 1)
         with pytest.raises(LogEndOffsetMismatchError):
-            append(log, 2, expected_leo=2)
-        assert append(log, 2, expected_leo=3) == LogAppendInfo(3, 4)
+            append(log, 2, expected_end_offset=2)
+        assert append(log, 2, expected_end_offset=3) == LogAppendInfo(3, 4)
 
 
 class TestRefused:

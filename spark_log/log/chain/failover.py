@@ -30,7 +30,7 @@ _CERTAIN = (UnknownOutcomeError, NotEnoughReplicasAfterAppendError, UnknownTopic
 """Errors that leave no doubt about the outcome; nobody reads the log of a deleted topic."""
 
 
-class ChainAttempt:
+class Failover:
     """One operation on a chain, and the state of the partition that it continues under.
 
     Once something was put that may be in the log, now or later, no error may say that it is not. In

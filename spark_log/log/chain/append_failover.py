@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Generic, TypeVar
 
 from spark_log.errors import StorageError, UnknownLeaderEpochError, UnknownOutcomeError
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.util import SuppressedErrors
 
 _Result = TypeVar("_Result")
 
 
-class AppendAttempt(ChainAttempt, Generic[_Result]):
+class AppendFailover(Failover, Generic[_Result]):
     """One append, which is put again when the leader or its epoch changes.
 
     Attributes:

@@ -4,7 +4,7 @@ import pytest
 
 from spark_log.errors import NotFoundError
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.read.times import SegmentTimes
+from spark_log.log.read.pruning import SegmentTimes
 from spark_log.log.snapshot.snapshots import Snapshots
 from tests.log.support import HookedStore, free, merge, move_start, open_log, put_segment
 from tests.record.samples import START_US, numbered

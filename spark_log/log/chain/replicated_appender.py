@@ -9,7 +9,7 @@ from functools import partial
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import LogAppendInfo
-from spark_log.log.chain.chain_attempt import MAX_CHANGES, ChainAttempt, unknown_outcome
+from spark_log.log.chain.failover import MAX_CHANGES, Failover, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ALL, ReplicaChain
 from spark_log.log.chain.replica_failure import (
@@ -23,7 +23,7 @@ from spark_log.log.segment import SegmentWriter, StagedSegment
 from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
-class ChainAppender:
+class ReplicatedAppender:
     """Stages segments on the leader's root, and puts them, for `PartitionLog`."""
 
     def __init__(
@@ -80,13 +80,13 @@ class ChainAppender:
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
-        self, state: PartitionState, attempt: ChainAttempt, error: SparkLogError
+        self, state: PartitionState, attempt: Failover, error: SparkLogError
     ) -> None:
         """Leave out the leader, on whose root a segment cannot be staged.
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ChainAttempt.shrink_isr`.
+            SparkLogError: See `Failover.shrink_isr`.
         """
         if not is_replicas_fault(error):
             return
@@ -102,7 +102,7 @@ class ChainAppender:
         )
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
+        self, segment: StagedSegment, *, expected_end_offset: int | None = None, acks: int = ALL
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end, on all in-sync replicas.
 
@@ -111,7 +111,7 @@ class ChainAppender:
 
         Args:
             segment: the segment to append, from `segment_writer`.
-            expected_leo: required log end offset of the leader; None appends at any offset.
+            expected_end_offset: required log end offset of the leader; None appends at any offset.
             acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
                 leader has it, after which `catch_up` has to be called.
 
@@ -143,7 +143,9 @@ class ChainAppender:
                 copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
                 latest = leader.stage_again(latest, state.leader_epoch, copies)
                 staged.append(latest)
-            info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
+            info = leader.appender.append_segment(
+                latest, expected_end_offset, is_epoch_certain=is_certain
+            )
             put_to = leader.files.url, info
             is_last = info.last_offset + 1 == leader.appender.log_end_offset
             if len(state.chain) > 1 and is_last and not info.is_duplicate:

@@ -9,7 +9,7 @@ from spark_log.log.files import SegmentName, StartMarker
 
 
 @dataclass(frozen=True, slots=True)
-class LogTail:
+class LogEnd:
     """A log end offset, and the time when no segment had its name.
 
     Attributes:
@@ -26,7 +26,7 @@ class LogTail:
     leader_epoch: int | None = None
 
 
-def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
+def is_last_gone(directory: PartitionDirectory, tail: LogEnd) -> bool:
     """Return whether the log's last segment does not exist any more; False on an object store.
 
     A segment that was part of the log so recently cannot have been deleted by a cleaner: the log
