@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
@@ -302,7 +302,7 @@ class Cluster:
             )
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
 
-        def open_replica(broker_id: int, number: int) -> LocalLog:
+        def open_replica(broker_id: int, number: int, check_root: Callable[[], None]) -> LocalLog:
             return LocalLog(
                 self.broker_store(broker_id),
                 topic.numbered_directory(partition, number),
@@ -314,6 +314,7 @@ class Cluster:
                 has_existence_marker=True,
                 has_leader_epochs=True,
                 merge_executor=merge_executor,
+                check_root=check_root,
             )
 
         return PartitionLog(

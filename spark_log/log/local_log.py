@@ -86,6 +86,7 @@ class LocalLog:
         has_existence_marker: bool = False,
         has_leader_epochs: bool = False,
         merge_executor: MergeExecutor | None = None,
+        check_root: Callable[[], None] | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -102,6 +103,8 @@ class LocalLog:
             has_leader_epochs: whether appends are checked against the leader epoch of the log.
             merge_executor: runner of tail merges on another thread. If it is None, the append that
                 makes a merge due waits for the merge.
+            check_root: called before a put into a log without records; it raises a `StorageError`
+                if the root was emptied. None checks nothing.
         """
         self.directory = directory
         self.config = config = config or TopicConfig()
@@ -124,6 +127,7 @@ class LocalLog:
             config,
             has_leader_epochs=has_leader_epochs,
             merge_executor=merge_executor,
+            check_root=check_root,
         )
         self.follower = FollowerAppender(files, config, self.appender.derived)
         self.reader = LogReader(files, self.snapshots)

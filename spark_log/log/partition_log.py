@@ -16,6 +16,7 @@ from spark_log.log.chain import (
     ALL,
     MAX_CHANGES,
     MAX_REWRITES,
+    OpenReplica,
     PartitionState,
     PartitionStates,
     ReplicaChain,
@@ -73,7 +74,7 @@ class PartitionLog:
     def __init__(
         self,
         states: PartitionStates,
-        open_replica: Callable[[int, int], LocalLog],
+        open_replica: OpenReplica,
         store_of: Callable[[int], Store],
         *,
         name: str,
@@ -87,7 +88,7 @@ class PartitionLog:
 
         Args:
             states: source of the partition's state.
-            open_replica: returns the replica of a broker id and a number of its directory.
+            open_replica: opens a replica.
             store_of: returns the store of a broker id.
             name: the partition's directory, relative to a root, for messages.
             config: the topic's settings.
@@ -384,7 +385,7 @@ class PartitionLog:
     def _list(self, list_replica: Callable[[LocalLog], DirectoryListing]) -> DirectoryListing:
         """List the replica to be read, at a leader epoch that the metadata have."""
         self._selection.refresh(max_age_ms=0)
-        attempt, rewrites = self._selection.attempt(), 0
+        failover, rewrites = self._selection.failover(), 0
         while True:
             state = self._selection.known_state
             try:
@@ -398,7 +399,7 @@ class PartitionLog:
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                attempt.shrink_isr(state, failed)
+                failover.shrink_isr(state, failed)
                 self._selection.refresh(max_age_ms=0)
             else:
                 self._selection.refresh_epoch()
@@ -413,7 +414,7 @@ class PartitionLog:
                 replica.
             read: reads from the replica, given the replica and a view of it.
         """
-        attempt = self._selection.attempt()
+        failover = self._selection.failover()
         while True:
             here = self.observe() if view is None else self._view_of_replica(view)
             state = self._selection.known_state
@@ -423,7 +424,7 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+                failover.shrink_isr(state, failed)
                 self._selection.refresh()
 
     def _check_root_exists(self) -> None:
@@ -634,7 +635,7 @@ class PartitionLog:
             CorruptRecordError: a segment is damaged; has file and position.
         """
         selection = Selection(columns, check_crcs)
-        attempt = self._selection.attempt()
+        failover = self._selection.failover()
         while True:
             self._selection.refresh_if_due()
             state = self._selection.known_state
@@ -649,7 +650,7 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+                failover.shrink_isr(state, failed)
 
     def _stream(
         self, offset: int, selection: Selection, isolation_level: IsolationLevel
@@ -708,7 +709,7 @@ class PartitionLog:
             CorruptRecordError: a segment is damaged; has file and position.
         """
         selection = Selection(columns, check_crcs)
-        attempt = self._selection.attempt()
+        failover = self._selection.failover()
         while True:
             self._selection.refresh_if_due()
             end, state = self._selection.high_watermark_cap, self._selection.known_state
@@ -728,4 +729,4 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+                failover.shrink_isr(state, failed)

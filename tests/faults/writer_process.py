@@ -150,11 +150,11 @@ class TrustsLateSuccess(Appender):
     """Takes a successful put for final, however old its view of the log end is."""
 
     def append_segment(self, *args, **kwargs):
-        self._tail.__class__ = AppenderState
+        self._state.__class__ = AppenderState
         return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
-        self._tail.__class__ = AlwaysRecent
+        self._state.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
 
 

@@ -64,8 +64,6 @@ class Appender:
     Its `AppenderState` keeps the log's end and the producer state between two appends.
 
     Attributes:
-        check_root: called before a put into a log without records; it raises a `StorageError` if
-            the root was emptied.
         derived: writes the partition's derived files.
     """
 
@@ -84,13 +82,25 @@ class Appender:
         *,
         has_leader_epochs: bool = False,
         merge_executor: MergeExecutor | None = None,
+        check_root: Callable[[], None] | None = None,
     ) -> None:
-        self.check_root: Callable[[], None] = lambda: None
+        """Access no storage yet.
+
+        Args:
+            directory: the partition's directory.
+            snapshots: the snapshots of the log's state.
+            config: the topic's settings.
+            has_leader_epochs: whether appends are checked against the leader epoch of the log.
+            merge_executor: runner of tail merges on another thread; None merges in the append.
+            check_root: called before a put into a log without records; it raises a `StorageError`
+                if the root was emptied. None checks nothing.
+        """
+        self._check_root = check_root
         self.derived = DerivedFiles(directory, snapshots, config, merge_executor)
         self._directory = directory
         self._config = config
         self._clock = directory.clock
-        self._tail = self.state_class(
+        self._state = self.state_class(
             directory, snapshots, config, self.derived, has_leader_epochs=has_leader_epochs
         )
 
@@ -99,7 +109,7 @@ class Appender:
     @property
     def log_end_offset(self) -> int:
         """The last known log end offset; 0 if it is not known."""
-        return self._tail.log_end_offset
+        return self._state.log_end_offset
 
     def end_offset_in(self, leader_epoch: int) -> int:
         """Return the last known log end offset; 0 if it is not known.
@@ -107,7 +117,7 @@ class Appender:
         Raises:
             FencedLeaderEpochError: the log has a newer leader epoch at this offset.
         """
-        return self._tail.end_offset_in(leader_epoch)
+        return self._state.end_offset_in(leader_epoch)
 
     def observe_end_offset_in(self, leader_epoch: int) -> int:
         """List the log, and return its end offset.
@@ -117,14 +127,14 @@ class Appender:
             CorruptRecordError: the end of the log is damaged.
             StorageError: the storage does not answer.
         """
-        self._tail.observe()
-        self._tail.load_leader_epoch()
-        return self._tail.end_offset_in(leader_epoch)
+        self._state.observe()
+        self._state.load_leader_epoch()
+        return self._state.end_offset_in(leader_epoch)
 
     def on_listed(self, view: LogView) -> None:
         """Update the log's end from a listing, unless it is known already."""
-        if self._tail.end is None:
-            self._tail.on_listed(view)
+        if self._state.end is None:
+            self._state.on_listed(view)
 
     def on_read(self, end: LogEnd, segments: int) -> None:
         """Update the log's end from a read of a log that is never merged.
@@ -133,7 +143,7 @@ class Appender:
             end: the log's end, read by a listing that is still valid.
             segments: number of segments that were read after the last known end.
         """
-        self._tail.on_read(end, segments)
+        self._state.on_read(end, segments)
 
     @property
     def merge_limit_offset(self) -> float:
@@ -235,7 +245,7 @@ class Appender:
                 try:
                     return self._append(segment, None, lost, is_epoch_certain=is_epoch_certain)
                 except ControlRecordInLogError:
-                    missing = self._tail.missing_markers(missing)
+                    missing = self._state.missing_markers(missing)
                 finally:
                     segment.discard()
             self._make_durable()  # another process may have put them, and died before it synced
@@ -257,16 +267,16 @@ class Appender:
         """
         with self._lost_answers() as lost:
             lost.add(base_offset)
-            return lost.search(segment)
+            return lost.search_log(segment)
 
     def _lost_answers(self) -> LostAnswers:
-        return LostAnswers(self._directory, self._config, self._tail)
+        return LostAnswers(self._directory, self._config, self._state)
 
     def _forget_earlier_epochs(self, leader_epoch: int) -> None:
         """Forget the log's end if it is of another leader epoch: the next append lists the log."""
-        end = self._tail.end
+        end = self._state.end
         if end is not None and end.leader_epoch != leader_epoch:
-            self._tail.reset()
+            self._state.reset()
 
     # --- the protocol ----------------------------------------------------------------------------
 
@@ -278,28 +288,28 @@ class Appender:
         *,
         is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
-        tail = self._tail
-        if not tail.is_recent:
+        state = self._state
+        if not state.is_recent:
             # The name may have been used and freed since: a put there would be void.
             _log.debug("%s: list the log to find its end", self._directory.path)
-            tail.observe(segment)
+            state.observe(segment)
         for race in range(1, _MAX_RACES + 1):
-            duplicate = tail.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
+            duplicate = state.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
-            if tail.is_last_gone():
+            if state.is_last_gone():
                 # The directory was removed, or the log's last segment: then `observe` raises.
-                tail.observe(segment)
+                state.observe(segment)
                 continue
-            end = tail.known_end()
+            end = state.known_end()
             match self._try_put(segment, end, lost):
                 case PutOutcome.OURS:
                     return self._acknowledge(segment, end)
                 case PutOutcome.LOST_RACE:
                     if not race % self.races_per_listing:
-                        tail.catch_up(segment)
+                        state.catch_up(segment)
                 case PutOutcome.UNKNOWN:
-                    found = lost.find(segment, end.log_end_offset)
+                    found = lost.resolve(segment, end.log_end_offset)
                     if found is not None:
                         return self._acknowledge_duplicate(segment, found)
         raise StorageError(
@@ -320,7 +330,7 @@ class Appender:
             CorruptRecordError: the segment that has the offset is damaged.
             StorageError: nothing was put.
         """
-        tail, base_offset = self._tail, end.log_end_offset
+        state, base_offset = self._state, end.log_end_offset
         self._check_first_put(base_offset)
         # Before the put: a pause after it must not make the observation look newer than it is.
         tried_ms = self._clock.monotonic_ms()
@@ -330,7 +340,7 @@ class Appender:
             if error.is_visible:
                 raise
             return PutOutcome.UNKNOWN
-        if not tail.is_recent:
+        if not state.is_recent:
             # The log's segments may have been merged and deleted meanwhile, and their names freed:
             # then the put, or the winner, is no part of the log.
             _log.debug(
@@ -341,7 +351,7 @@ class Appender:
             return PutOutcome.UNKNOWN
         if winner is not None and not self._is_same(winner, segment):
             lost.remove(base_offset)  # no file was deleted: the name was never ours
-            tail.on_append_of_other(winner)
+            state.on_append_of_other(winner)
             _log.debug(
                 "%s: lost the race for offset %d to a segment that ends at %d",
                 self._directory.path,
@@ -350,9 +360,9 @@ class Appender:
             )
             return PutOutcome.LOST_RACE
         lost.add(base_offset)  # until it is known that the log is still there
-        if tail.is_last_gone():
+        if state.is_last_gone():
             return PutOutcome.UNKNOWN
-        tail.on_own_append(segment, base_offset, tried_ms)
+        state.on_own_append(segment, base_offset, tried_ms)
         return PutOutcome.OURS
 
     def _put(self, segment: StagedSegment, base_offset: int) -> SegmentReader | None:
@@ -380,7 +390,8 @@ class Appender:
                 winner = self._directory.open(name)
                 if self._is_same(winner, segment):
                     self._make_durable()
-                winner.end_offset  # noqa: B018 - on an object store this may read the last batch
+                # On an object store this may be a request. From now on its end is known.
+                winner.headers(winner.batch_count - 1)
             except StorageError as error:
                 raise UnknownOutcomeError(str(error), path=self._directory.path) from error
             return winner
@@ -392,8 +403,8 @@ class Appender:
 
     def _check_first_put(self, base_offset: int) -> None:
         """Check, before a put at offset 0, that the root was not emptied."""
-        if not base_offset:
-            self.check_root()
+        if not base_offset and self._check_root is not None:
+            self._check_root()
 
     def _acknowledge(self, segment: StagedSegment, end: LogEnd) -> LogAppendInfo:
         """Return the offsets of a segment that was put, after writing its derived files.
@@ -414,13 +425,13 @@ class Appender:
         if not base_offset:
             self.derived.create_existence_marker()
         self.derived.on_own_append(segment, base_offset, end.observed_ms)
-        self._forget_missing_files()
+        self._relist_if_files_are_missing()
         return info
 
-    def _forget_missing_files(self) -> None:
-        """Let the next append list the log, and fail, if files are missing."""
+    def _relist_if_files_are_missing(self) -> None:
+        """Let the next append list the log, and fail, if files of the log are missing."""
         if self.derived.misses_files:
-            self._tail.doubt()
+            self._state.doubt()
 
     def _acknowledge_duplicate(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that an earlier try put.

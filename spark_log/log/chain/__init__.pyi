@@ -3,6 +3,7 @@ from .partition_state import NO_LEADER as NO_LEADER
 from .partition_state import PartitionState as PartitionState
 from .partition_state import PartitionStates as PartitionStates
 from .replica_chain import ALL as ALL
+from .replica_chain import OpenReplica as OpenReplica
 from .replica_chain import ReplicaChain as ReplicaChain
 from .replica_failure import REPLICA_ERRORS as REPLICA_ERRORS
 from .replica_failure import LeaderFailedError as LeaderFailedError

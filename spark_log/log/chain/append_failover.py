@@ -1,4 +1,4 @@
-"""One append through a chain: what was put, and under which state of the partition."""
+"""Failover of an append: what was put, under which state, and whether it has to be put again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AppendFailover(Failover, Generic[_Result]):
     """One append, which is put again when the leader or its epoch changes.
 
     Attributes:
-        is_certain: whether `state` was read from the metadata in this attempt.
+        is_certain: whether `state` was read from the metadata during this append.
         lacks_barrier: whether the leader's log may lack the barrier of the state's leader epoch.
         result: the result of the last put.
     """

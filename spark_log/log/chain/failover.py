@@ -1,4 +1,4 @@
-"""One append, another change, or a read, which continues under newer states when replicas fail."""
+"""Failover: an append, a read or another operation continues when replicas or the leader fail."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CERTAIN = (UnknownOutcomeError, NotEnoughReplicasAfterAppendError, UnknownTopic
 
 
 class Failover:
-    """One operation on a chain, and the state of the partition that it continues under.
+    """One operation on a partition's replicas, and the partition state that it continues under.
 
     Once something was put that may be in the log, now or later, no error may say that it is not. In
     the ``with`` block each error that leaves the outcome open becomes `UnknownOutcomeError`.
@@ -183,7 +183,7 @@ class Failover:
             StorageUnavailableError: this user may not change the metadata, or it is not known
                 whether they were changed.
             StorageError: the metadata cannot be changed.
-            SparkLogError: all replicas have failed in this attempt: the error of the last one.
+            SparkLogError: all replicas have failed in this operation: the error of the last one.
         """
         broker_id, error = failed.broker_id, failed.error
         self._failed.add(broker_id)

@@ -100,13 +100,13 @@ class ReplicaSelection:
             state = self._chain.states.recent(max_age_ms)
         if self.state == state:
             return
-        attempt = self._chain.attempt(state)
+        failover = self._chain.failover(state)
         for _ in range(_MAX_READ_TRIES):
             try:
                 with blaming(state.chain[-1]):
                     can_read = self._can_read(state)
             except ReplicaFailedError as failed:
-                state = attempt.shrink_isr(state, failed)
+                state = failover.shrink_isr(state, failed)
                 continue
             if can_read:
                 return
@@ -123,7 +123,7 @@ class ReplicaSelection:
         Raises:
             StorageError: the metadata do not have this epoch.
         """
-        self.attempt().refresh_epoch()
+        self.failover().refresh_epoch()
         self.refresh()
 
     def is_refresh_due(self) -> bool:
@@ -145,9 +145,9 @@ class ReplicaSelection:
             self._refreshed_ms = self._clock.monotonic_ms()
             self.refresh(max_age_ms=_REFRESH_MS)
 
-    def attempt(self) -> Failover:
+    def failover(self) -> Failover:
         """Return one read, which continues with another replica when one fails."""
-        return self._chain.attempt(self.known_state)
+        return self._chain.failover(self.known_state)
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
         """Return an offset up to which a replica has only records that all in-sync replicas have.

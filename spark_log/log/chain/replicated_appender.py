@@ -1,4 +1,4 @@
-"""Appends segments and markers to a partition through the chain of its replicas."""
+"""Appends segments and markers to all replicas of a partition, through the chain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
 class ReplicatedAppender:
-    """Stages segments on the leader's root, and puts them, for `PartitionLog`."""
+    """Stages segments on the leader's root, and appends them to all replicas of the partition."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class ReplicatedAppender:
             StorageError: no replica can stage a segment. The writer's methods raise this, too; they
                 raise `StagingFailedError` if the leader has failed and another replica leads.
         """
-        attempt = self._chain.attempt(self._chain.states.current())
+        failover = self._chain.failover(self._chain.states.current())
         for _ in range(MAX_CHANGES):
-            state = attempt.available()
+            state = failover.available()
             copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
             try:
                 with blaming(state.leader):
@@ -71,16 +71,16 @@ class ReplicatedAppender:
                     producer,
                     leader_epoch=state.leader_epoch,
                     copies=copies,
-                    on_failure=partial(self._on_staging_error, state, attempt),
+                    on_failure=partial(self._on_staging_error, state, failover),
                 )
             except ReplicaFailedError as failed:
-                attempt.move_to(attempt.shrink_isr(state, failed))
+                failover.move_to(failover.shrink_isr(state, failed))
             except StagingFailedError:  # the leader was left out just now
-                attempt.move_to(self._chain.states.current())
+                failover.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
-        self, state: PartitionState, attempt: Failover, error: SparkLogError
+        self, state: PartitionState, failover: Failover, error: SparkLogError
     ) -> None:
         """Leave out the leader, on whose root a segment cannot be staged.
 
@@ -91,7 +91,7 @@ class ReplicatedAppender:
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            attempt.shrink_isr(state, ReplicaFailedError(state.leader, error))
+            failover.shrink_isr(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:

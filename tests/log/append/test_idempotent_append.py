@@ -528,7 +528,7 @@ class TestManyProducers:
         for number in range(100):
             log.append(numbered(number, 1), producer=ProducerAppend(number, 0, 0))
             clock.advance_ms(1_000)
-        producers = log.appender._tail._producers  # noqa: SLF001
+        producers = log.appender._state._producers  # noqa: SLF001
         assert len(list(producers.entries())) < 50
         again = log.append(numbered(99, 1), producer=ProducerAppend(99, 0, 0))
         assert (again.base_offset, again.is_duplicate) == (99, True)
@@ -549,5 +549,5 @@ class TestManyProducers:
             append = ProducerAppend(7, epoch, 0, is_transactional=True)
             log.append(numbered(epoch, 1), producer=append)
             log.append_markers([EndTransactionMarker(7, epoch + 1, is_committed=False)])
-        producers = log.appender._tail._producers  # noqa: SLF001
+        producers = log.appender._state._producers  # noqa: SLF001
         assert producers.transactions.aborted_count == 0

@@ -87,7 +87,7 @@ class _PutsIntoAnEmptiedRoot(Appender):
 
 
 class _BelievesInMissingFiles(Appender):
-    def _forget_missing_files(self) -> None:
+    def _relist_if_files_are_missing(self) -> None:
         pass
 
 

@@ -41,12 +41,12 @@ class _TakesExistsForItsOwn(Appender):
 
 class _PutsAgainWithoutLooking(Appender):
     def _lost_answers(self) -> LostAnswers:
-        return _FindsNothing(self._directory, self._config, self._tail)
+        return _FindsNothing(self._directory, self._config, self._state)
 
 
 class _FindsNothing(LostAnswers):
-    def search(self, segment: StagedSegment) -> int | None:
-        self._tail.observe(segment)
+    def search_log(self, segment: StagedSegment) -> int | None:
+        self._state.observe(segment)
         return None
 
 
@@ -73,8 +73,8 @@ class _MovesOn(Appender):
         self, segment: StagedSegment, expected_end_offset: int | None = None, **options: Any
     ) -> LogAppendInfo:
         if expected_end_offset is not None:
-            self._tail.observe(segment)
-            if self._tail.log_end_offset == expected_end_offset:
+            self._state.observe(segment)
+            if self._state.log_end_offset == expected_end_offset:
                 expected_end_offset = None
         return super().append_segment(segment, expected_end_offset, **options)
 
