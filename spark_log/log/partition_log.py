@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TypeVar
 
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain import (
     ALL,
     MAX_CHANGES,
-    MAX_REWRITES,
     OpenReplica,
     PartitionState,
     PartitionStates,
     ReplicaChain,
-    ReplicaFailedError,
     ReplicaSelection,
     ReplicatedAppender,
+    ReplicatedReader,
     StagingFailedError,
-    blaming,
 )
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import OpenTransaction, ProducerState, TransactionIndex
 from spark_log.log.read import (
     MAX_READ_BYTES,
+    Batches,
     IsolationLevel,
-    NewerLeaderEpochError,
-    Selection,
     read_batches,
 )
 from spark_log.log.segment import (
@@ -46,8 +39,6 @@ from spark_log.log.segment import (
 from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
-
-_Answer = TypeVar("_Answer")
 
 
 class PartitionLog:
@@ -62,6 +53,9 @@ class PartitionLog:
     offset. A reader uses a replica only if it has the barrier of the present leader epoch. While
     fewer than ``min.insync.replicas`` are in sync, and a replica that left in this time may be
     elected, the high watermark is the offset of the first barrier of this time (KIP-966).
+
+    Not only appends, reads too may change the metadata: a replica that fails is taken out of the
+    in-sync replicas, and the read continues with the next one. `tail_ends_at` alone does not.
 
     Attributes:
         directory: the partition's directory, relative to a root, for messages.
@@ -113,10 +107,10 @@ class PartitionLog:
             suppressed=suppressed,
             check_root=check_root,
         )
-        self._check_root = check_root
         self._selection = ReplicaSelection(
             self._chain, name=name, clock=clock, suppressed=suppressed, is_near=is_near
         )
+        self._reader = ReplicatedReader(self._selection, check_root)
         self._appender = ReplicatedAppender(self._chain, name=name, config=config)
 
     def __repr__(self) -> str:
@@ -325,10 +319,10 @@ class PartitionLog:
             SparkLogError: See `observe`.
         """
         while True:
-            listing = self._list(lambda log: log.files.observe_files())
-            read, state = self._selection.state, self.states.refresh()
+            view, read, listing = self._reader.observe_files()
+            state = self.states.refresh()
             if read is not None and read.leader_epoch == state.leader_epoch:
-                return self._up_to_high_watermark(listing.view), state, listing
+                return view, state, listing
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
         """Return an offset up to which a replica has only records that all in-sync replicas have.
@@ -351,6 +345,8 @@ class PartitionLog:
     def observe(self, *, reads_on: bool = False) -> LogView:
         """Return the log as it is now, up to the high watermark.
 
+        A replica that cannot be listed is taken out of the in-sync replicas.
+
         Args:
             reads_on: whether the next read begins with this listing. The listing, and what was read
                 of the last segment, are kept until then.
@@ -361,8 +357,7 @@ class PartitionLog:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        listing = self._list(lambda log: DirectoryListing(log.observe(reads_on=reads_on)))
-        return self._up_to_high_watermark(listing.view)
+        return self._reader.observe(reads_on=reads_on)
 
     def end_offset(
         self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
@@ -382,74 +377,10 @@ class PartitionLog:
             return view.log_end_offset
         return min(view.log_end_offset, self.transactions(view).last_stable_offset)
 
-    def _list(self, list_replica: Callable[[LocalLog], DirectoryListing]) -> DirectoryListing:
-        """List the replica to be read, at a leader epoch that the metadata have."""
-        self._selection.refresh(max_age_ms=0)
-        failover, rewrites = self._selection.failover(), 0
-        while True:
-            state = self._selection.known_state
-            try:
-                with blaming(state.chain[-1]):
-                    listing = list_replica(self.replica)
-                    if not listing.view.log_end_offset:
-                        self._check_root_exists()
-                    if not self._selection.is_newer(listing.view):
-                        return listing
-            except ReplicaFailedError as failed:
-                rewrites += 1
-                if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
-                    continue  # rewritten since it was listed
-                failover.shrink_isr(state, failed)
-                self._selection.refresh(max_age_ms=0)
-            else:
-                self._selection.refresh_epoch()
-
-    def _read_with_failover(
-        self, view: LogView | None, read: Callable[[LocalLog, LogView], _Answer]
-    ) -> _Answer:
-        """Call a function that reads the chosen replica; if it fails, continue with the next one.
-
-        Args:
-            view: a view of the log. The log is listed if this is None, or a view of another
-                replica.
-            read: reads from the replica, given the replica and a view of it.
-        """
-        failover = self._selection.failover()
-        while True:
-            here = self.observe() if view is None else self._view_of_replica(view)
-            state = self._selection.known_state
-            try:
-                with blaming(state.chain[-1]):
-                    return read(self.replica, here)
-            except NewerLeaderEpochError:
-                self._selection.refresh_epoch()
-            except ReplicaFailedError as failed:
-                failover.shrink_isr(state, failed)
-                self._selection.refresh()
-
-    def _check_root_exists(self) -> None:
-        """Check that the root of the replica that is read, which has no records, exists."""
-        state = self._selection.state
-        if state is not None and state.is_replicated:
-            self._check_root(state.chain[-1])
-
-    def _up_to_high_watermark(self, view: LogView) -> LogView:
-        """Return the part of a view that readers see."""
-        end_offset = self._selection.high_watermark_cap
-        if view.log_end_offset <= end_offset:
-            return view
-        segments = (each for each in view.live.segments if each.start_offset < end_offset)
-        return replace(
-            view,
-            live=replace(view.live, segments=tuple(segments)),
-            log_end_offset=max(int(end_offset), view.log_start_offset),
-            leader_epoch=None,
-        )
-
     @property
     def reached_offset(self) -> int:
         """The highest offset up to which this object knows that the log can be read."""
-        return int(min(self.files.reached_offset, self._selection.high_watermark_cap))
+        return self._reader.reached_offset
 
     def segments(
         self,
@@ -469,7 +400,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._read_with_failover(
+        return self._reader.call(
             view,
             lambda log, here: log.segments(here, last if here is view else None, opened),
         )
@@ -483,7 +414,7 @@ class PartitionLog:
             view: the log's view from `observe`; None lists the log.
             opened: the open segments, which are not opened again.
         """
-        return self._read_with_failover(view, lambda log, here: log.producers(here, opened))
+        return self._reader.call(view, lambda log, here: log.producers(here, opened))
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
@@ -499,7 +430,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._read_with_failover(view, LocalLog.transactions)
+        return self._reader.call(view, LocalLog.transactions)
 
     def offset_for_time(
         self,
@@ -511,7 +442,8 @@ class PartitionLog:
         """Return offset and timestamp of the first record at or after a time; None without one.
 
         The first such record in offset order is returned, also if timestamps are not in order
-        (``KafkaConsumer.offsetsForTimes``).
+        (``KafkaConsumer.offsetsForTimes``). A replica that cannot be read is taken out of the
+        in-sync replicas.
 
         Args:
             timestamp_us: microseconds since the epoch.
@@ -523,17 +455,13 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        found = self._read_with_failover(
+        found = self._reader.call(
             self.observe(reads_on=True) if view is None else view,
             lambda log, here: log.offset_for_time(
                 timestamp_us, here, isolation_level=isolation_level
             ),
         )
         return None if found is None or found[0] >= self._selection.high_watermark_cap else found
-
-    def _view_of_replica(self, view: LogView) -> LogView:
-        """Return the view if it is of the replica that is read now; else list this replica."""
-        return view if view.origin in ("", self.replica.files.url) else self.observe()
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends at the offset that a ``read_uncommitted`` read reached.
@@ -552,15 +480,7 @@ class PartitionLog:
             CorruptRecordError: the next segment is damaged.
             StorageError: the storage does not answer.
         """
-        if self._selection.is_refresh_due():
-            return False
-        if offset >= self._selection.high_watermark_cap:
-            return True
-        try:
-            with blaming(self._selection.known_state.chain[-1]):
-                return self.replica.tail_ends_at(offset)
-        except ReplicaFailedError:
-            return False  # the next read leaves the replica out
+        return self._reader.tail_ends_at(offset)
 
     @property
     def blocking_transaction(self) -> OpenTransaction | None:
@@ -583,7 +503,8 @@ class PartitionLog:
 
         The list is empty at the log's end, which costs one request, for the next segment. Control
         batches are left out. The next offset is the one after the last record, or after the control
-        batches, aborted batches and gaps that follow it.
+        batches, aborted batches and gaps that follow it. A replica that cannot be read is taken out
+        of the in-sync replicas.
 
         Args:
             offset: the first record's offset.
@@ -609,11 +530,12 @@ class PartitionLog:
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> Iterator[tuple[LogBatch | None, int]]:
+    ) -> Batches:
         """Yield batches from ``offset`` to the high watermark, each with the offset after it.
 
         The caller may pause between two batches for any time. At the log's end this costs one
-        request, for the next segment.
+        request, for the next segment. A replica that cannot be read is taken out of the in-sync
+        replicas.
 
         With ``read_committed`` the read ends at the last stable offset, where
         `blocking_transaction` begins. Call the method again with the next offset to read the
@@ -634,54 +556,12 @@ class PartitionLog:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        selection = Selection(columns, check_crcs)
-        failover = self._selection.failover()
-        while True:
-            self._selection.refresh_if_due()
-            state = self._selection.known_state
-            if offset >= self._selection.high_watermark_cap:
-                return
-            try:
-                with blaming(state.chain[-1]):
-                    for batch, next_offset in self._stream(offset, selection, isolation_level):
-                        yield batch, next_offset
-                        offset = next_offset
-                    return
-            except NewerLeaderEpochError:
-                self._selection.refresh_epoch()
-            except ReplicaFailedError as failed:
-                failover.shrink_isr(state, failed)
-
-    def _stream(
-        self, offset: int, selection: Selection, isolation_level: IsolationLevel
-    ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield batches of the replica in the reader's rack, or else of the last one."""
-        near, begin = self._selection.near, offset
-        if near is not None:
-            if self._is_at_end(offset):
-                return
-            with self._selection.leaving_near():
-                for batch, next_offset in near.reader.stream(offset, selection, isolation_level):
-                    if next_offset > self.reached_offset:
-                        break
-                    yield batch, next_offset
-                    offset = next_offset
-            if offset > begin:
-                return
-        for batch, next_offset in self.replica.reader.stream(offset, selection, isolation_level):
-            if next_offset > self._selection.high_watermark_cap:
-                return
-            yield batch, next_offset
-            offset = next_offset
-
-    def _is_at_end(self, offset: int) -> bool:
-        """Return whether the last replica ends at an offset; if not, list it to learn its end."""
-        if offset < self.replica.files.reached_offset:
-            return False
-        if self.replica.tail_ends_at(offset):
-            return True
-        self.replica.observe()
-        return False
+        return self._reader.stream(
+            offset,
+            lambda replica, offset: replica.stream(
+                offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
+            ),
+        )
 
     def scan(
         self,
@@ -694,7 +574,8 @@ class PartitionLog:
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
-        If a segment is rewritten and deleted meanwhile, the read continues in its replacement.
+        If a segment is rewritten and deleted meanwhile, the read continues in its replacement. A
+        replica that cannot be read is taken out of the in-sync replicas.
 
         Args:
             start_offset: the first record's offset.
@@ -708,25 +589,14 @@ class PartitionLog:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        selection = Selection(columns, check_crcs)
-        failover = self._selection.failover()
-        while True:
-            self._selection.refresh_if_due()
-            end, state = self._selection.high_watermark_cap, self._selection.known_state
-            if end_offset is not None:
-                end = min(end_offset, end)
-            try:
-                with blaming(state.chain[-1]):
-                    for batch in self.replica.reader.scan(
-                        start_offset,
-                        None if end == math.inf else int(end),
-                        selection,
-                        isolation_level,
-                    ):
-                        yield batch
-                        start_offset = batch.end_offset
-                    return
-            except NewerLeaderEpochError:
-                self._selection.refresh_epoch()
-            except ReplicaFailedError as failed:
-                failover.shrink_isr(state, failed)
+        return self._reader.scan(
+            start_offset,
+            end_offset,
+            lambda replica, start_offset, end_offset: replica.scan(
+                start_offset,
+                end_offset,
+                columns=columns,
+                check_crcs=check_crcs,
+                isolation_level=isolation_level,
+            ),
+        )

@@ -196,12 +196,12 @@ class TestAppend:
             store.on("stage", failing(StorageError("no room")))
             for first in range(2, 20, 2):
                 store.hooks.pop("stage")
-                writer = log.segment_writer()
+                writer = log.stager.segment_writer()
                 writer.write(numbered(first, 1))
                 writer.write(numbered(first + 1, 1))
                 segment = writer.finish()
                 store.on("stage", failing(StorageError("no room")))
-                log.append_segment(segment)
+                log.appender.append_segment(segment)
         assert values(log) == expected_values(0, 20)
         counts = log.suppressed.counts()
         assert counts["index"] == 9

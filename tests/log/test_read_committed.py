@@ -281,7 +281,7 @@ class TestFollower:
             merge_all(writer)
             clock.advance_ms(40_000)
         follower.read()
-        assert log.reader._committed.index.aborted_count <= 4  # noqa: SLF001
+        assert log._reader._committed.index.aborted_count <= 4  # noqa: SLF001
         assert Follower(log).read() == kept
 
     def test_at_the_end_it_costs_one_request(self, store, log, writer):

@@ -189,7 +189,7 @@ def _read_batches(
             offset = _offset_after_loss(view, split, offset, options)
             continue
         with suppress(OffsetOutOfRangeError):  # the log start offset has moved
-            for batch, next_offset in log.reader.scan_view(
+            for batch, next_offset in log.scan_view(
                 view, offset, split.end_offset, selection, last
             ):
                 yield batch, next_offset

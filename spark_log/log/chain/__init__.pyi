@@ -11,6 +11,6 @@ from .replica_failure import ReplicaFailedError as ReplicaFailedError
 from .replica_failure import StagingFailedError as StagingFailedError
 from .replica_failure import blaming as blaming
 from .replica_fetcher import ReplicaFetcher as ReplicaFetcher
-from .replica_selection import MAX_REWRITES as MAX_REWRITES
 from .replica_selection import ReplicaSelection as ReplicaSelection
 from .replicated_appender import ReplicatedAppender as ReplicatedAppender
+from .replicated_reader import ReplicatedReader as ReplicatedReader

@@ -37,8 +37,8 @@ ALL: Final = -1
 _Result = TypeVar("_Result")
 
 OpenReplica = Callable[[int, int, Callable[[], None]], LocalLog]
-"""A function that opens the replica of a broker id and a number of its directory. The third argument
-is what `Appender` calls before it puts into a log without records."""
+"""A function that opens the replica of a broker id and a number of its directory. The third
+argument is what `Appender` calls before it puts into a log without records."""
 
 Put = Callable[[LocalLog, PartitionState, bool], _Result]
 """A function that appends to the leader's replica. The flag says whether the state was read from

@@ -66,7 +66,7 @@ class ReplicatedAppender:
             try:
                 with blaming(state.leader):
                     leader = self._chain.replica(state, state.leader)
-                return leader.segment_writer(
+                return leader.stager.segment_writer(
                     compression,
                     producer,
                     leader_epoch=state.leader_epoch,
@@ -141,7 +141,7 @@ class ReplicatedAppender:
             if latest.leader_epoch != state.leader_epoch or not is_here:
                 self._check_is_there(latest)
                 copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
-                latest = leader.stage_again(latest, state.leader_epoch, copies)
+                latest = leader.stager.stage_again(latest, state.leader_epoch, copies)
                 staged.append(latest)
             info = leader.appender.append_segment(
                 latest, expected_end_offset, is_epoch_certain=is_certain
@@ -210,7 +210,7 @@ class ReplicatedAppender:
             self._followers.forget_put()
             return leader.appender.append_markers(
                 markers,
-                lambda missing: leader.stage_markers(missing, state.leader_epoch),
+                lambda missing: leader.stager.stage_markers(missing, state.leader_epoch),
                 is_epoch_certain=is_certain,
             )
 

@@ -714,9 +714,9 @@ class TestOnDisk:
     ):
         log = open_log(local_store)
         append(log)
-        writer = log.segment_writer()
+        writer = log.stager.segment_writer()
         writer.write(numbered(0, 1))
         segment = writer.finish()
         local_store.delete_directory(DIRECTORY)
         with pytest.raises(LogTruncatedError):
-            log.append_segment(segment)
+            log.appender.append_segment(segment)

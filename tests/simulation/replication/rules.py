@@ -250,7 +250,7 @@ def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
 def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
     state = selection.known_state
     replica = selection._chain.replica(state, state.isr[place])
-    replica.reader.max_leader_epoch = state.leader_epoch
+    replica._reader.max_leader_epoch = state.leader_epoch
     return replica
 
 
