@@ -98,7 +98,7 @@ def open_cluster(
         opened,
         what=f"opening the root {store.url}",
         setting=setting,
-        is_local=store.is_mapped,
+        is_local=store.is_local,
         clock=clock,
         notes_silence=True,
     )
@@ -424,7 +424,7 @@ def _open_root(
     empty mount point.
     """
     store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
-    if store.is_mapped:
+    if store.is_local:
         return store, None
     checkpoint = call_beside(lambda: _checkpoint_of(store))
     try:
@@ -432,7 +432,7 @@ def _open_root(
     except StorageError as error:
         raise unreadable_root(store, error) from error
     if found is not store:  # the checkpoint of one member may be an older one
-        return found, None if found.is_mapped else _checkpoint_of(found)
+        return found, None if found.is_local else _checkpoint_of(found)
     return store, checkpoint()
 
 

@@ -290,7 +290,7 @@ class PartitionLog:
         state = self.states.current()
         # A root that was emptied since must not get a start marker: its log would look whole.
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
-        if state.is_replicated or self.replica.files.store.is_mapped:
+        if state.is_replicated or self.replica.files.store.is_local:
             view = None
         return self._chain.move_start(offset, view)
 

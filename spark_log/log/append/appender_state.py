@@ -249,7 +249,7 @@ class AppenderState:
         """
         view, opened = self._directory.observe_and_open()
         if segment is not None and segment.needs_producers:
-            if opened is not None and opened.is_in_memory and not self._directory.store.is_mapped:
+            if opened is not None and opened.is_in_memory and not self._directory.store.is_local:
                 self._snapshots.summaries.on_opened(view.live.segments[-1].name, opened)
             self._producers, view = self._snapshots.producers(view, self._producers)
         self.on_listed(view)

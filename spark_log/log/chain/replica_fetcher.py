@@ -55,7 +55,7 @@ class ReplicaFetcher:
         self._follower = follower
         self._on_progress = on_progress
         self._on_listed = on_listed
-        self._check_crcs = check_crcs and leader.files.store.is_mapped
+        self._check_crcs = check_crcs and leader.files.store.is_local
         follower.follower.check = self.check_is_prefix
 
     def check_is_prefix(self, view: LogView) -> None:

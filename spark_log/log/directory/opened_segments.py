@@ -75,7 +75,7 @@ def open_in_order(
     """
     segments = deque(segments)
     opened = OpenedSegments() if opened is None else opened
-    if directory.store.is_mapped or len(segments) < 2:
+    if directory.store.is_local or len(segments) < 2:
         for segment in segments:
             yield segment, directory.open_listed(segment, observed_ms, opened.get(segment))
         return

@@ -100,7 +100,7 @@ class TailView:
     @property
     def is_behind(self) -> bool:
         """Whether so many segments were found one by one that a listing finds the rest sooner."""
-        if self._directory.store.is_mapped:
+        if self._directory.store.is_local:
             return False
         segments = self._passed + len(self._starts)
         return self._found >= max(_MIN_PROBES, segments // _SEGMENTS_PER_PROBE)
