@@ -25,6 +25,7 @@ from spark_log.log.read import (
     IsolationLevel,
     LeaderEpochs,
     LogReader,
+    SeekResult,
     Selection,
     read_batches,
 )
@@ -447,17 +448,14 @@ class LocalLog:
             self.appender.on_read(*end)
         return batches, offset
 
-    def seek_past_segment(self, base_offset: int, end_offset: int) -> bool | None:
+    def seek_past_segment(self, base_offset: int, end_offset: int) -> SeekResult:
         """Begin to read behind a segment that is known to end at an offset.
+
+        This costs one listing of the names from this segment on, unless the next read needs none.
 
         Args:
             base_offset: the segment's base offset.
             end_offset: the segment's end offset, at which the next read begins.
-
-        Returns:
-            Whether one listing of the names from this segment on shows that the log ends there.
-            False without a listing if the next read needs none. None if the listing does not
-            decide it: the next read then lists the whole log.
 
         Raises:
             StorageError: the storage does not answer.

@@ -541,12 +541,7 @@ class PartitionLog:
         `blocking_transaction` begins. Call the method again with the next offset to read the
         records behind it, once the transaction's marker is in the log.
 
-        Args:
-            offset: the first record's offset.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches (``check.crcs``).
-            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
-                at the last stable offset.
+        The arguments are those of `read`.
 
         Yields:
             Batches, control batches included; None in place of an aborted batch, and at the end of
@@ -577,13 +572,8 @@ class PartitionLog:
         If a segment is rewritten and deleted meanwhile, the read continues in its replacement. A
         replica that cannot be read is taken out of the in-sync replicas.
 
-        Args:
-            start_offset: the first record's offset.
-            end_offset: records at and after it are left out. None reads to the current log end.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches (``check.crcs``).
-            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
-                at the last stable offset.
+        Records at and after ``end_offset`` are left out; None reads to the current log end. The
+        other arguments are those of `read`.
 
         Raises:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.

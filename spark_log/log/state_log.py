@@ -58,7 +58,7 @@ class StateRecord(VersionedRecord):
         raise NotImplementedError
 
 
-class State(Protocol):
+class ReplayableState(Protocol):
     """An immutable state that follows from the records of its log."""
 
     def replay(self, record: Any, /) -> Self:
@@ -69,7 +69,7 @@ class State(Protocol):
         """
 
 
-_State = TypeVar("_State", bound=State)
+_State = TypeVar("_State", bound=ReplayableState)
 _Record = TypeVar("_Record", bound=StateRecord)
 
 

@@ -152,7 +152,9 @@ def _read_replicas(
             if not split.replicas:
                 raise
             failure = failure or error
-            _log.warning("%s: the replica on broker %d: %s", split, replica.broker_id, error)
+            _log.warning(
+                "%s: the replica on broker %d cannot be read: %s", split, replica.broker_id, error
+            )
         else:
             return
         if not replicas and not is_last and failure is None:

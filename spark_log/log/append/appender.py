@@ -209,7 +209,7 @@ class Appender:
             try:
                 self._append(barrier, None, lost)
             except ControlRecordInLogError:
-                self._make_durable()  # as for markers
+                self._make_durable()  # another process may have put it, and died before it synced
 
     def append_markers(
         self,
@@ -290,7 +290,7 @@ class Appender:
     ) -> LogAppendInfo:
         state = self._state
         if not state.is_recent:
-            # The name may have been used and freed since: a put there would be void.
+            # Since then the name may have been used and deleted: a put there may not count.
             _log.debug("%s: list the log to find its end", self._directory.path)
             state.observe(segment)
         for race in range(1, _MAX_RACES + 1):
@@ -313,7 +313,8 @@ class Appender:
                     if found is not None:
                         return self._acknowledge_duplicate(segment, found)
         raise StorageError(
-            f"{self._directory.path}: {_MAX_RACES} other appends came first; nothing was appended",
+            f"{self._directory.path}: {_MAX_RACES} other appends came first; nothing was appended. "
+            f"Try again",
             path=self._directory.path,
         )
 
@@ -350,7 +351,7 @@ class Appender:
             )
             return PutOutcome.UNKNOWN
         if winner is not None and not self._is_same(winner, segment):
-            lost.remove(base_offset)  # no file was deleted: the name was never ours
+            lost.remove(base_offset)  # no file was deleted: this name was the winner's all the time
             state.on_append_of_other(winner)
             _log.debug(
                 "%s: lost the race for offset %d to a segment that ends at %d",
@@ -359,7 +360,7 @@ class Appender:
                 winner.end_offset,
             )
             return PutOutcome.LOST_RACE
-        lost.add(base_offset)  # until it is known that the log is still there
+        lost.add(base_offset)  # until the next check: the directory may have been removed
         if state.is_last_gone():
             return PutOutcome.UNKNOWN
         state.on_own_append(segment, base_offset, tried_ms)

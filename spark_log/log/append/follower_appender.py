@@ -254,7 +254,8 @@ class FollowerAppender:
                 self._derived.create_existence_marker()
             return is_new
         raise lost or StorageTimeoutError(
-            f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
+            f"{self._directory.path}: the log changed during each of {_MAX_TRIES} tries to copy a "
+            f"segment",
             path=self._directory.path,
         )
 

@@ -154,7 +154,8 @@ class LostAnswers:
         if age_ms >= self._expiration_ms / 2 or self._count > _MAX_LOST_ANSWERS:
             raise UnknownOutcomeError(
                 f"{self._directory.path}: the answers to {self._count} puts of one append were "
-                f"lost within {age_ms / 1000:.0f} s",
+                f"lost within {age_ms / 1000:.0f} s. Read the log's end to see whether its records "
+                f"are in it",
                 path=self._directory.path,
             )
 

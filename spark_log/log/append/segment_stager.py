@@ -81,21 +81,17 @@ class SegmentStager:
         Raises:
             StorageError: the segment cannot be staged.
         """
-        writer = self._writer(
-            segment.compression, segment.producer, leader_epoch=leader_epoch, copies=copies
-        )
-        try:
+
+        def write(writer: SegmentWriter) -> None:
             with ipc.open_file(segment.load()) as file:
                 for number in range(file.num_record_batches):
                     records, metadata = file.get_batch_with_custom_metadata(number)
-                    writer.write_rewritten(
-                        records,
-                        [_in_epoch(leader_epoch, records, metadata)],
-                    )
-            return writer.finish()
-        except BaseException:
-            writer.discard()
-            raise
+                    writer.write_rewritten(records, [_in_epoch(leader_epoch, records, metadata)])
+
+        compression, producer = segment.compression, segment.producer
+        return _staged(
+            self._writer(compression, producer, leader_epoch=leader_epoch, copies=copies), write
+        )
 
     def stage_markers(
         self, markers: Sequence[EndTransactionMarker], leader_epoch: int
@@ -105,13 +101,10 @@ class SegmentStager:
         Raises:
             StorageError: the segment cannot be staged.
         """
-        writer = self._writer(leader_epoch=leader_epoch)
-        try:
-            writer.write_markers(markers, self._clock.time_us())
-            return writer.finish()
-        except BaseException:
-            writer.discard()
-            raise
+        return _staged(
+            self._writer(leader_epoch=leader_epoch),
+            lambda writer: writer.write_markers(markers, self._clock.time_us()),
+        )
 
     def stage_barrier(
         self, leader_epoch: int, isr: Sequence[int], joining: Sequence[int]
@@ -127,13 +120,11 @@ class SegmentStager:
             StorageError: the segment cannot be staged.
         """
         now_us = self._clock.time_us()
-        writer = self._writer(leader_epoch=leader_epoch)
-        try:
-            writer.write_barrier(leader_change_records(leader_epoch, isr, joining, now_us), now_us)
-            return writer.finish()
-        except BaseException:
-            writer.discard()
-            raise
+        records = leader_change_records(leader_epoch, isr, joining, now_us)
+        return _staged(
+            self._writer(leader_epoch=leader_epoch),
+            lambda writer: writer.write_barrier(records, now_us),
+        )
 
     def _writer(
         self,
@@ -168,6 +159,16 @@ class SegmentStager:
         except NotFoundError:
             self._directory.observe()  # raises if the directory was removed
             raise
+
+
+def _staged(writer: SegmentWriter, write: Callable[[SegmentWriter], object]) -> StagedSegment:
+    """Return the segment that a function writes; discard the writer if it fails."""
+    try:
+        write(writer)
+        return writer.finish()
+    except BaseException:
+        writer.discard()
+        raise
 
 
 def _in_epoch(

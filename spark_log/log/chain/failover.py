@@ -163,7 +163,7 @@ class Failover:
         if newer.leader_epoch <= self.state.leader_epoch:
             raise StorageError(
                 f"{self._name}: the log has a newer leader epoch than the metadata "
-                f"({newer.leader_epoch}): the metadata log is not the one of this log",
+                f"({newer.leader_epoch}): restore the metadata log that this log belongs to",
                 path=self._name,
             )
         return newer

@@ -114,7 +114,9 @@ class ReplicaSelection:
             self._chain.replicate()
             state = self._chain.states.refresh()
         raise StorageUnavailableError(
-            f"{self._name}: its replicas change all the time", path=self._name
+            f"{self._name}: its replicas changed during each of {_MAX_READ_TRIES} tries to read "
+            f"it. Try again",
+            path=self._name,
         )
 
     def refresh_epoch(self) -> None:

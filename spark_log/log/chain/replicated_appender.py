@@ -116,15 +116,9 @@ class ReplicatedAppender:
                 leader has it, after which `catch_up` has to be called.
 
         Raises:
-            NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
-                was appended.
-            NotEnoughReplicasAfterAppendError: the segment was appended, but afterwards fewer
-                replicas are in sync.
-            LeaderNotAvailableError: the partition has no leader; nothing was appended.
-            UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StagingFailedError: the segment was staged on a root that has failed, and is not in the
                 log: stage its records again.
-            SparkLogError: See `Appender.append_segment`.
+            SparkLogError: See `ReplicaChain.append` and `Appender.append_segment`.
         """
         staged = [segment]
         put_to: tuple[str, LogAppendInfo] | None = None
@@ -201,9 +195,7 @@ class ReplicatedAppender:
             The offsets of the appended markers; None if nothing was left to append.
 
         Raises:
-            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
-                `append_segment`.
-            SparkLogError: See `Appender.append_markers`.
+            SparkLogError: See `ReplicaChain.append` and `Appender.append_markers`.
         """
 
         def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:

@@ -70,7 +70,7 @@ def open_in_order(
         Each segment with its reader, in order.
 
     Raises:
-        NotFoundError: a segment was freed, or may have been.
+        NotFoundError: a segment was deleted, or may have been.
         CorruptRecordError: a segment is damaged.
     """
     segments = deque(segments)

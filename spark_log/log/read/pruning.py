@@ -1,15 +1,24 @@
-"""Finding the segments of one view that can contain the first record at or after a time."""
+"""Pruning: which segments of a log, and which offsets of a segment, a read by time can skip.
+
+- `SegmentTimes`: the segments that a lookup of the first record at or after a time has to open.
+- `prune_segments`: the offsets that a read within bounds of time has to read, by whole segments.
+- `prune_batches`: the same inside one segment, by batches.
+
+Which batches of a segment are skipped by offset, and by the start of a time range, is decided in
+`log.segment.batch_pruning`.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView
 from spark_log.log.files import LiveSegment
 from spark_log.log.segment import SegmentReader, SegmentSummary
 from spark_log.log.snapshot import Snapshots
+from spark_log.record import times_us_of
 
 
 class SegmentTimes:
@@ -70,3 +79,76 @@ class SegmentTimes:
         self._largest_us.append(largest_us)
         so_far_us = self._largest_so_far_us
         so_far_us.append(max(largest_us, so_far_us[-1]) if so_far_us else largest_us)
+
+
+def prune_segments(
+    view: LogView,
+    summaries: Sequence[SegmentSummary],
+    offsets: tuple[int, int],
+    times_us: tuple[int, int],
+) -> list[tuple[int, int]]:
+    """Return the parts of an offset range whose segments can hold records within bounds of time.
+
+    Args:
+        view: the log's view.
+        summaries: the summary of each of its segments.
+        offsets: the first offset, and the one after the last.
+        times_us: the first timestamp and the one after the last, in microseconds since the epoch.
+
+    Returns:
+        Ranges of offsets, in order; neighbours are joined.
+    """
+    parts: list[tuple[int, int]] = []
+    for segment, summary in zip(view.live.segments, summaries, strict=True):
+        start = max(offsets[0], segment.start_offset)
+        end = min(offsets[1], summary.end_offset)
+        earliest_us = summary.min_timestamp_us
+        is_late = earliest_us is not None and earliest_us >= times_us[1]
+        if start >= end or is_late or summary.max_timestamp_us < times_us[0]:
+            continue
+        if parts and parts[-1][1] == start:
+            start = parts.pop()[0]
+        parts.append((start, end))
+    return parts
+
+
+def prune_batches(
+    reader: SegmentReader,
+    offsets: tuple[int, int],
+    times_us: tuple[int, int],
+    *,
+    reads_times_first: bool,
+) -> Iterator[tuple[int, int]]:
+    """Yield the parts of an offset range of a segment that a read within bounds of time needs.
+
+    No part has records before the first one that is not too early. Within a part, records may have
+    any time: the caller compares them.
+
+    Args:
+        reader: the segment's reader.
+        offsets: the first offset, and the one after the last.
+        times_us: the first timestamp and the one after the last, in microseconds since the epoch.
+        reads_times_first: whether the timestamps of all batches are read first, so that the parts
+            have only batches with a record within the bounds, and the other columns of other
+            batches are not read. If not, one part reaches to the end of the range.
+    """
+    low_us, high_us = times_us
+    found = reader.offset_for_time(low_us, offsets[0])
+    if found is None or found[0] >= offsets[1]:
+        return
+    start = end = found[0]
+    if not reads_times_first:
+        yield start, offsets[1]
+        return
+    # Checksums are verified whatever the read selects: timestamps decide which records are read.
+    for batch in reader.read(start, offsets[1], columns=["timestamp"]):
+        batch_us = times_us_of(batch.records)
+        if not ((batch_us >= low_us) & (batch_us < high_us)).any():
+            continue
+        if end < batch.base_offset:  # batches between the part and this one are skipped
+            if start < end:
+                yield start, end
+            start = batch.base_offset
+        end = batch.end_offset
+    if start < end:
+        yield start, end

@@ -149,7 +149,7 @@ class TailView:
         try:
             self._directory.open(SegmentName(offset))
         except NotFoundError:
-            return self.is_valid  # still
+            return self.is_valid  # the listing may have expired during the request
         return False
 
     def end_after(self, offset: int) -> tuple[LogEnd, int]:
