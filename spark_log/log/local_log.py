@@ -305,7 +305,7 @@ class LocalLog:
                 aborted batches.
 
         Raises:
-            SparkLogError: See `stream`.
+            SparkLogError: See `LogReader.stream`.
         """
         batches = self.stream(
             offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
@@ -320,19 +320,10 @@ class LocalLog:
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Batches:
-        """Yield batches from an offset to the log's end, each with the offset after it.
+        """Yield batches from an offset to the log's end (`LogReader.stream`).
 
         At the log's end this costs one request, for the next segment. The arguments are those of
         `read`.
-
-        Yields:
-            Batches, control batches included; None in place of an aborted batch, and at the end of
-            a segment, whose end offset may lie behind its last record.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
-            NewerLeaderEpochError: the next batch has a newer leader epoch (`begin_epoch`).
-            CorruptRecordError: a segment is damaged; has file and position.
         """
         return self._reader.stream(offset, Selection(columns, check_crcs), isolation_level)
 
@@ -345,12 +336,9 @@ class LocalLog:
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> Iterator[LogBatch]:
-        """Yield the batches of records from ``start_offset`` to before ``end_offset``.
+        """Yield the batches of records between two offsets (`LogReader.scan`).
 
-        The other arguments are those of `read`. None for ``end_offset`` reads to the log's end.
-
-        Raises:
-            SparkLogError: See `stream`.
+        None for ``end_offset`` reads to the log's end. The other arguments are those of `read`.
         """
         selection = Selection(columns, check_crcs)
         return self._reader.scan(start_offset, end_offset, selection, isolation_level)
@@ -362,34 +350,14 @@ class LocalLog:
         *,
         isolation_level: IsolationLevel = "read_uncommitted",
     ) -> tuple[int, int] | None:
-        """Return offset and timestamp of the first record at or after a time; None without one.
-
-        Args:
-            timestamp_us: microseconds since the epoch.
-            view: the log's view from `observe`; None lists the log.
-            isolation_level: ``read_committed`` returns no offset from the last stable offset on. A
-                record of an aborted transaction counts, as in Kafka.
-
-        Raises:
-            CorruptRecordError: a segment is damaged or missing.
-        """
+        """Return the first record at or after a time (`LogReader.offset_for_time`)."""
         return self._reader.offset_for_time(timestamp_us, view, isolation_level=isolation_level)
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends where a ``read_uncommitted`` read ended.
 
         This costs one request, for the next segment. Any thread may call it, also while another
-        one reads.
-
-        Args:
-            offset: the offset at which the read ended.
-
-        Returns:
-            False also if only a new listing could tell.
-
-        Raises:
-            CorruptRecordError: the next segment is damaged.
-            StorageError: the storage does not answer.
+        one reads. False also if only a new listing could tell.
         """
         return self._reader.tail_ends_at(offset)
 
@@ -449,15 +417,5 @@ class LocalLog:
         return batches, offset
 
     def seek_past_segment(self, base_offset: int, end_offset: int) -> SeekResult:
-        """Begin to read behind a segment that is known to end at an offset.
-
-        This costs one listing of the names from this segment on, unless the next read needs none.
-
-        Args:
-            base_offset: the segment's base offset.
-            end_offset: the segment's end offset, at which the next read begins.
-
-        Raises:
-            StorageError: the storage does not answer.
-        """
+        """Begin to read behind a segment that is known (`LogReader.seek_past_segment`)."""
         return self._reader.seek_past_segment(base_offset, end_offset)

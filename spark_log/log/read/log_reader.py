@@ -90,6 +90,7 @@ class LogReader(LogCache):
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            NewerLeaderEpochError: the next batch has a newer leader epoch than `max_leader_epoch`.
             CorruptRecordError: a segment is damaged; has file and position.
         """
         if isolation_level == "read_committed":
