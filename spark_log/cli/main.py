@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "dump-log": "Dump a segment or index file and check it.",
     "elect-leaders": "Elect leaders of partitions.",
     "exporter": "Serve the root's metrics to Prometheus.",
+    "features": "Describe and upgrade features of the bytes at rest.",
     "groups": "List, describe, delete, reset and repair groups.",
     "init": "Write the configuration files into a folder.",
     "log-dirs": "Show directories and sizes of replicas, by broker.",
