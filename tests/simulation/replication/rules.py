@@ -33,6 +33,7 @@ from spark_log.log.chain.replicated_appender import ReplicatedAppender
 from spark_log.log.clean import cleaner
 from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.log_start import move_log_start
+from spark_log.log.read.leader_epochs import LeaderEpochs
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.metadata import complete_joining
@@ -261,10 +262,10 @@ class _ReadsWithoutTheBarrier(ReplicaSelection):
 
 
 def _segment_as_listed(
-    self: LocalLog, offset: int, view: LogView
+    self: LeaderEpochs, offset: int, view: LogView
 ) -> tuple[LiveSegment, SegmentReader]:
     segment = view.live.segments[view.live.index_of(offset)]
-    return segment, self.files.open_listed(segment, view.observed_ms)
+    return segment, self._directory.open_listed(segment, view.observed_ms)
 
 
 def _hides_nothing(*_: object) -> float:
@@ -345,7 +346,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((LocalLog, "_segment_at", _segment_as_listed),)
+        ((LeaderEpochs, "_segment_at", _segment_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
         ((ReplicaFetcher, "__init__", _compares_once),)
@@ -378,7 +379,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
-        ((LocalLog, "offset_of_epoch", _hides_nothing),)
+        ((LeaderEpochs, "start_offset_of", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (
