@@ -10,9 +10,12 @@ from contextlib import suppress
 from typing import Final
 
 from spark_log.errors import CorruptRecordError
+from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches
 from spark_log.log.segment.file import SegmentFile
 from spark_log.log.segment.indexes import SegmentIndexes
+from spark_log.storage import Store
+from spark_log.util import SuppressedErrors, lazy
 
 _log = logging.getLogger(__name__)
 
@@ -27,45 +30,49 @@ class BatchPruning:
     read; at most their headers are.
     """
 
-    __slots__ = (
-        "_base_offset",
-        "_batches",
-        "_file",
-        "_has_tried_to_rebuild",
-        "_indexes",
-        "_is_local",
-        "_path",
-        "batch_count",
-    )
-
     def __init__(
         self,
+        store: Store,
+        directory: str,
+        name: SegmentName,
         file: SegmentFile,
         batches: ArrowBatches,
-        indexes: SegmentIndexes,
-        *,
-        path: str,
-        base_offset: int,
-        is_local: bool,
+        append_id: str,
+        suppressed: SuppressedErrors,
     ) -> None:
         """Read nothing yet.
 
         Args:
+            store: the store that holds the segment. If it is local, reading headers is no request.
+            directory: the partition's directory, relative to the store's root.
+            name: parsed name of the segment's file.
             file: the segment's file.
             batches: the headers of the file's batches.
-            indexes: the segment's indexes.
-            path: the file's path, for messages.
-            base_offset: the segment's base offset.
-            is_local: whether reading headers makes no request.
+            append_id: the segment's append id.
+            suppressed: counter of errors of the indexes, which fail no read.
         """
-        self.batch_count = len(file.blocks)
+        self._store = store
+        self._directory = directory
+        self._name = name
         self._file = file
         self._batches = batches
-        self._indexes = indexes
-        self._path = path
-        self._base_offset = base_offset
-        self._is_local = is_local
+        self._append_id = append_id
+        self._suppressed = suppressed
+        self._batch_count = len(file.blocks)
+        self._is_local = store.is_local
         self._has_tried_to_rebuild = False
+
+    @lazy
+    def _indexes(self) -> SegmentIndexes:
+        """The segment's indexes. Most segments have one batch and need none."""
+        return SegmentIndexes(
+            self._store,
+            self._directory,
+            self._name,
+            self._append_id,
+            self._file.blocks,
+            suppressed=self._suppressed,
+        )
 
     def needed(
         self, start_offset: int, end_offset: int | None = None, from_us: int | None = None
@@ -86,8 +93,8 @@ class BatchPruning:
         if from_us is not None:
             first = max(first, self._ordinal_before_time(from_us))
         if end_offset is None or self._is_local:
-            return range(first, self.batch_count)
-        behind = self.batch_count
+            return range(first, self._batch_count)
+        behind = self._batch_count
         # If a header is damaged, all batches are read, and the read itself raises the error.
         with suppress(CorruptRecordError):
             behind = self._first_ordinal(end_offset - 1) + 1
@@ -95,8 +102,8 @@ class BatchPruning:
 
     def _first_ordinal(self, offset: int) -> int:
         """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
-        low, high = 0, self.batch_count
-        if high == 1 or offset <= self._base_offset:
+        low, high = 0, self._batch_count
+        if high == 1 or offset <= self._name.base_offset:
             return 0
         index = None
         if not self._skips_indexes:
@@ -107,7 +114,7 @@ class BatchPruning:
             floor, following = index.lookup(offset), index.following(offset)
             low = low if floor is None else self._indexes.ordinal_of(floor)
             high = high if following is None else self._indexes.ordinal_of(following)
-        delta = offset - self._base_offset
+        delta = offset - self._name.base_offset
         while high - low > 1:
             middle = (low + high) // 2
             if self._batches.headers(middle).headers[0].base_offset_delta > delta:
@@ -131,7 +138,7 @@ class BatchPruning:
 
     @property
     def _skips_indexes(self) -> bool:
-        return self._is_local and self.batch_count <= MAX_UNINDEXED_BATCHES
+        return self._is_local and self._batch_count <= MAX_UNINDEXED_BATCHES
 
     def _rebuild_indexes(self) -> None:
         if not self._indexes.is_indexed or self._has_tried_to_rebuild:
@@ -144,4 +151,6 @@ class BatchPruning:
                 (int(positions[ordinal]), self._batches.headers(ordinal).headers)
                 for ordinal in self._file.messages_in_order(0)
             )
-            _log.debug("%s: rebuilt its indexes from batch headers", self._path)
+            _log.debug(
+                "%s/%s: rebuilt its indexes from batch headers", self._directory, self._name.log
+            )

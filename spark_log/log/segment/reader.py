@@ -21,7 +21,6 @@ from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.batch_pruning import BatchPruning
 from spark_log.log.segment.file import open_segment_file
-from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
 from spark_log.record import (
     FORMAT_VERSION,
@@ -92,16 +91,8 @@ class SegmentReader:
         append_id = self._schema_metadata.get(b"spark_log.append_id", b"")
         self._batches = ArrowBatches(self._file, self.path, name, append_id)
         self._check_identity(topic_id, partition)
-        indexes = SegmentIndexes(
-            store, directory, name, self.append_id, self._blocks, suppressed=suppressed
-        )
         self._pruning = BatchPruning(
-            self._file,
-            self._batches,
-            indexes,
-            path=self.path,
-            base_offset=name.base_offset,
-            is_local=store.is_local,
+            store, directory, name, self._file, self._batches, self.append_id, suppressed
         )
 
     def __repr__(self) -> str:
