@@ -194,7 +194,7 @@ class MetadataLog:
                 if not records:
                     return records
             # The change is made. After a crash or an error here the checkpoint is an older one.
-            with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
+            with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, SparkLogError):
                 self._write_checkpoint()
             return records
 
@@ -294,7 +294,7 @@ class MetadataLog:
             raise self._log.files.truncated(self._known.offset, reached)
 
     def _read_on(self) -> None:
-        """Replay the records after the known state; at the log's end this looks up one name."""
+        """Replay the records after the known state; at its end this costs one lookup."""
         image, offset, last_segment, checkpoint = self._known
         for batch, next_offset in self._log.stream(offset):
             if batch is not None:

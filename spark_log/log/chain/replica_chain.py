@@ -166,7 +166,7 @@ class ReplicaChain:
                     continue
                 except ReplicaFailedError as failed:
                     # The other replicas have the records, or get them, without this one.
-                    newer = failover.shrink_isr(state, failed)
+                    newer = failover.leave_out(state, failed)
                 if newer is state:
                     failover.check_enough()
                     break
@@ -298,7 +298,7 @@ class ReplicaChain:
             except FencedLeaderEpochError:
                 failover.move_to(failover.refresh_epoch())
             except ReplicaFailedError as failed:
-                failover.move_to(failover.shrink_isr(state, failed))
+                failover.move_to(failover.leave_out(state, failed))
         return failover.state
 
     def move_start(self, offset: int, view: LogView | None = None) -> int:
@@ -328,7 +328,7 @@ class ReplicaChain:
                     starts, lags = self._move_starts(state, offset, view, failover)
                 except ReplicaFailedError as failed:
                     failover.has_put |= isinstance(failed.error, UnknownOutcomeError)
-                    failover.move_to(failover.shrink_isr(state, failed))
+                    failover.move_to(failover.leave_out(state, failed))
                     continue
                 if lags:
                     self.replicate()

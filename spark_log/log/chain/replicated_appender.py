@@ -74,7 +74,7 @@ class ReplicatedAppender:
                     on_failure=partial(self._on_staging_error, state, failover),
                 )
             except ReplicaFailedError as failed:
-                failover.move_to(failover.shrink_isr(state, failed))
+                failover.move_to(failover.leave_out(state, failed))
             except StagingFailedError:  # the leader was left out just now
                 failover.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
@@ -86,12 +86,12 @@ class ReplicatedAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `Failover.shrink_isr`.
+            SparkLogError: See `Failover.leave_out`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            failover.shrink_isr(state, ReplicaFailedError(state.leader, error))
+            failover.leave_out(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:

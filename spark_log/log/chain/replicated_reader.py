@@ -76,7 +76,7 @@ class ReplicatedReader:
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                failover.shrink_isr(state, failed)
+                failover.leave_out(state, failed)
                 self._selection.refresh(max_age_ms=0)
             else:
                 self._selection.refresh_epoch()
@@ -120,7 +120,7 @@ class ReplicatedReader:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                failover.shrink_isr(state, failed)
+                failover.leave_out(state, failed)
                 self._selection.refresh()
 
     def _view_of_replica(self, view: LogView) -> LogView:
@@ -168,7 +168,7 @@ class ReplicatedReader:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                failover.shrink_isr(state, failed)
+                failover.leave_out(state, failed)
 
     def _stream(self, offset: int, stream_replica: Callable[[LocalLog, int], Batches]) -> Batches:
         """Yield batches of the replica in the reader's rack, or else of the last one."""
@@ -230,4 +230,4 @@ class ReplicatedReader:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                failover.shrink_isr(state, failed)
+                failover.leave_out(state, failed)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog
@@ -184,10 +184,10 @@ GROUP_RULES: dict[str, GroupVariant] = {
     ),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "what is revoked is given when it was released": GroupVariant(
-        patches=((group_changes, "_reconcile", _give_at_once),)
+        patches=((group_decisions, "_reconcile", _give_at_once),)
     ),
     "a transaction's offsets are sent by the owner": GroupVariant(
-        patches=((group_changes, "_check_may_send", _lets_all_send),)
+        patches=((group_decisions, "_check_may_send", _lets_all_send),)
     ),
     "who begins waits for transactions": GroupVariant(transactions=NeverWaits),
     "a transaction's offsets never replace newer ones": GroupVariant(

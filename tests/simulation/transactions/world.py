@@ -18,7 +18,12 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import RECORD_SCHEMA, ProducerAppend, ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes, markers
+from spark_log.transaction import (
+    TopicIdPartition,
+    TransactionCoordinator,
+    decisions,
+    markers,
+)
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
 from spark_log.util.suppressed import SuppressedErrors
@@ -287,6 +292,6 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
         (markers, "ThreadPoolExecutor", SameThread),
         *(
             (module, "LAST_EPOCH", profile.last_epoch)
-            for module in (changes, coordinator_module, state_module)
+            for module in (decisions, coordinator_module, state_module)
         ),
     )
