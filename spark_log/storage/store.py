@@ -157,6 +157,15 @@ class Store(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} url={self.url!r}>"
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are on this machine, or on a file system that it has mounted.
+
+        Then no call is a request, which would cost milliseconds and money. But the root may look
+        empty because its file system is not mounted.
+        """
+        return self.is_mapped
+
     @abstractmethod
     def create_root(self) -> None:
         """Make the root ready for files, and check that put-if-absent works on it.

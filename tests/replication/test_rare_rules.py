@@ -424,7 +424,11 @@ def test_an_epoch_begins_where_it_does_although_a_listing_lacks_its_barrier():
     barrier = SegmentName(1).log
     files = (file for file in process.stores[1].list(DIRECTORY) if file.name != barrier)
     early = replace(view, live=live_log(files))
-    assert replica.offset_of_epoch(1, early) == replica.offset_of_epoch(1, view) == 1
+    assert (
+        replica.leader_epochs.start_offset_of(1, early)
+        == replica.leader_epochs.start_offset_of(1, view)
+        == 1
+    )
 
 
 def test_a_record_at_a_free_name_is_not_known_without_a_producer():

@@ -242,7 +242,7 @@ class CommitQueue:
         expected = self._expected(batch)
         if not expected.transactions:
             table.refresh(create=True)
-        elif table.store.is_mapped:
+        elif table.store.is_local:
             self._stage(expected)
             table.refresh(create=True)
         elif table.is_fresh() and not is_retry:

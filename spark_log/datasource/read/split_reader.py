@@ -152,7 +152,9 @@ def _read_replicas(
             if not split.replicas:
                 raise
             failure = failure or error
-            _log.warning("%s: the replica on broker %d: %s", split, replica.broker_id, error)
+            _log.warning(
+                "%s: the replica on broker %d cannot be read: %s", split, replica.broker_id, error
+            )
         else:
             return
         if not replicas and not is_last and failure is None:
@@ -189,7 +191,7 @@ def _read_batches(
             offset = _offset_after_loss(view, split, offset, options)
             continue
         with suppress(OffsetOutOfRangeError):  # the log start offset has moved
-            for batch, next_offset in log.reader.scan_view(
+            for batch, next_offset in log.scan_view(
                 view, offset, split.end_offset, selection, last
             ):
                 yield batch, next_offset

@@ -70,12 +70,12 @@ def open_in_order(
         Each segment with its reader, in order.
 
     Raises:
-        NotFoundError: a segment was freed, or may have been.
+        NotFoundError: a segment was deleted, or may have been.
         CorruptRecordError: a segment is damaged.
     """
     segments = deque(segments)
     opened = OpenedSegments() if opened is None else opened
-    if directory.store.is_mapped or len(segments) < 2:
+    if directory.store.is_local or len(segments) < 2:
         for segment in segments:
             yield segment, directory.open_listed(segment, observed_ms, opened.get(segment))
         return

@@ -373,7 +373,7 @@ class PartitionDirectory:
             last: reader of the first view's last segment if it is open; else None.
         """
         return SegmentOpener(
-            self.open_listed, end_offset, last, opens_ahead=not self.store.is_mapped
+            self.open_listed, end_offset, last, opens_ahead=not self.store.is_local
         )
 
     def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:

@@ -180,7 +180,7 @@ class Members:
             with IN_PROCESS.suppress("deletion of a quorum's votes", store.url, StorageError):
                 call(store)
 
-        if all(store.is_mapped for store in self.stores):
+        if all(store.is_local for store in self.stores):
             self.broadcast(run, numbers)
         else:
             self.fan_out.send([self._call(number, run) for number in sorted(numbers)])

@@ -107,7 +107,7 @@ class _AppendsAnywhere(GroupLog):
         log = self._log
 
         class Unconditional:
-            def append(self, *args: Any, expected_leo: int, **settings: Any) -> object:
+            def append(self, *args: Any, expected_end_offset: int, **settings: Any) -> object:
                 return log.append(*args, **settings)
 
         self._log = Unconditional()  # type: ignore[assignment]

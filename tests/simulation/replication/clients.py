@@ -61,18 +61,20 @@ class _Client:
         producer: ProducerAppend | None = None,
         *,
         acks: int = ALL,
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
     ) -> LogAppendInfo:
         writer = opened.log.segment_writer(producer=producer)
         try:
             writer.write(record_batch([Record(value, START_US) for value in values]))
-            info = opened.log.append_segment(writer.finish(), acks=acks, expected_leo=expected_leo)
+            info = opened.log.append_segment(
+                writer.finish(), acks=acks, expected_end_offset=expected_end_offset
+            )
         finally:
             writer.discard()
         self._world.scheduler.note(f"append {values[0]!r}: at {info.base_offset}, {acks=}")
         if acks == ALL:
             self._world.truth.check_appended(values, info)
-        if expected_leo not in (None, info.base_offset):
+        if expected_end_offset not in (None, info.base_offset):
             raise ViolationError(f"{values[0]!r} was appended at {info.base_offset}")
         return info
 
@@ -147,7 +149,7 @@ class PlainWriter(_Client):
         values = world.draw_values(self._name)
         try:
             expected = opened.log.observe().log_end_offset if world.chance(0.5) else None
-            self._append(opened, values, expected_leo=expected)
+            self._append(opened, values, expected_end_offset=expected)
         except (UnknownOutcomeError, NotEnoughReplicasAfterAppendError) as error:
             self._note(f"append {values[0]!r}", error)
         except (LogEndOffsetMismatchError, *_FAILURES) as error:

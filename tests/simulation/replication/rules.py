@@ -17,7 +17,7 @@ from spark_log.log import (
     partition_log,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.chain import (
     PartitionState,
     ReplicaChain,
@@ -25,14 +25,15 @@ from spark_log.log.chain import (
     replica_chain,
     replica_fetcher,
 )
-from spark_log.log.chain.append_attempt import AppendAttempt
-from spark_log.log.chain.chain_appender import ChainAppender
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.append_failover import AppendFailover
 from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.replica_selection import ReplicaSelection
+from spark_log.log.chain.replicated_appender import ReplicatedAppender
 from spark_log.log.clean import cleaner
 from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.log_start import move_log_start
+from spark_log.log.read.leader_epochs import LeaderEpochs
 from spark_log.log.read.log_reader import LogReader
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.metadata import complete_joining
@@ -48,7 +49,7 @@ REPLICATION_SOUND = PatchVariant()
 
 # --- barriers ------------------------------------------------------------------------------------
 
-_shipped_refresh = ChainAttempt.refresh_epoch
+_shipped_refresh = Failover.refresh_epoch
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -59,18 +60,18 @@ def _is_true(*_: object) -> bool:
     return True
 
 
-class _ChecksNoEpoch(TailState):
+class _ChecksNoEpoch(AppenderState):
     def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         pass
 
 
-class _NeedsNoBarrier(TailState):
+class _NeedsNoBarrier(AppenderState):
     def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         with suppress(UnknownLeaderEpochError):
             super()._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
 
 
-class _IsNotFenced(TailState):
+class _IsNotFenced(AppenderState):
     def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         with suppress(FencedLeaderEpochError):
             super()._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
@@ -87,7 +88,7 @@ class _PutsIntoAnEmptiedRoot(Appender):
 
 
 class _BelievesInMissingFiles(Appender):
-    def _forget_missing_files(self) -> None:
+    def _relist_if_files_are_missing(self) -> None:
         pass
 
 
@@ -96,7 +97,7 @@ class _LetsFollowersLeave(ChainFollowers):
         pass
 
 
-class _BelievesTheFirstAnswer(ChainAppender):
+class _BelievesTheFirstAnswer(ReplicatedAppender):
     def _find_again(
         self, leader: LocalLog, segment: StagedSegment, url: str, info: LogAppendInfo
     ) -> LogAppendInfo:
@@ -110,7 +111,7 @@ class _MovesTheStart(ReplicaChain):
         return move_log_start(replica, offset, view)
 
 
-def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
+def _believes_its_state(self: AppendFailover[Any]) -> PartitionState:
     return self.state
 
 
@@ -118,7 +119,7 @@ def _waits_for_nobody(_: ReplicaRecovery) -> float:
     return 0.0
 
 
-def _takes_the_epoch_of_the_log(self: ChainAttempt) -> PartitionState:
+def _takes_the_epoch_of_the_log(self: Failover) -> PartitionState:
     """Continue with the replicas that it knows."""
     return replace(self.state, leader_epoch=_shipped_refresh(self).leader_epoch)
 
@@ -250,7 +251,7 @@ def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
 def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
     state = selection.known_state
     replica = selection._chain.replica(state, state.isr[place])
-    replica.reader.max_leader_epoch = state.leader_epoch
+    replica._reader.max_leader_epoch = state.leader_epoch
     return replica
 
 
@@ -261,10 +262,10 @@ class _ReadsWithoutTheBarrier(ReplicaSelection):
 
 
 def _segment_as_listed(
-    self: LocalLog, offset: int, view: LogView
+    self: LeaderEpochs, offset: int, view: LogView
 ) -> tuple[LiveSegment, SegmentReader]:
     segment = view.live.segments[view.live.index_of(offset)]
-    return segment, self.files.open_listed(segment, view.observed_ms)
+    return segment, self._directory.open_listed(segment, view.observed_ms)
 
 
 def _hides_nothing(*_: object) -> float:
@@ -278,12 +279,14 @@ def _has_no_limit(self: LogReader, value: int | None) -> None:
 REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
-            (Appender, "tail_class", _ChecksNoEpoch),
+            (Appender, "state_class", _ChecksNoEpoch),
             (LocalLog, "append_barrier", _does_nothing),
             (partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),
         )
     ),
-    "nobody appends before the barrier": PatchVariant(((Appender, "tail_class", _NeedsNoBarrier),)),
+    "nobody appends before the barrier": PatchVariant(
+        ((Appender, "state_class", _NeedsNoBarrier),)
+    ),
     "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
         ((LocalLog, "appender_class", _KeepsEarlierEpochs),)
     ),
@@ -291,7 +294,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((LogReader, "forget", _does_nothing),)
     ),
     "an append is looked for again in a new leader epoch": PatchVariant(
-        ((partition_log, "ChainAppender", _BelievesTheFirstAnswer),)
+        ((partition_log, "ReplicatedAppender", _BelievesTheFirstAnswer),)
     ),
     "what followers have got from the leader's log needs its root": PatchVariant(
         ((ChainFollowers, "replicate", _believes_the_leaders_log),)
@@ -316,16 +319,16 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((partition_log, "ReplicaChain", _MovesTheStart),)
     ),
     "an append is acknowledged by a recent state": PatchVariant(
-        ((AppendAttempt, "recent_state", _believes_its_state),)
+        ((AppendFailover, "recent_state", _believes_its_state),)
     ),
     "a replica joins until every writer knows it": PatchVariant(
         ((ReplicaRecovery, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
-        ((Appender, "tail_class", _IsNotFenced),)
+        ((Appender, "state_class", _IsNotFenced),)
     ),
     "a writer that finds the log newer reads the metadata": PatchVariant(
-        ((ChainAttempt, "refresh_epoch", _takes_the_epoch_of_the_log),)
+        ((Failover, "refresh_epoch", _takes_the_epoch_of_the_log),)
     ),
     "all in-sync replicas have what is acknowledged": PatchVariant(
         ((ChainFollowers, "replicate", _does_nothing),)
@@ -343,7 +346,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((LocalLog, "_segment_at", _segment_as_listed),)
+        ((LeaderEpochs, "_segment_at", _segment_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
         ((ReplicaFetcher, "__init__", _compares_once),)
@@ -376,7 +379,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
-        ((LocalLog, "offset_of_epoch", _hides_nothing),)
+        ((LeaderEpochs, "start_offset_of", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (

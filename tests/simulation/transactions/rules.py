@@ -65,7 +65,7 @@ def _commits_a_batch_again(state: TransactionMetadata, *what: Any, **which: Any)
 
 
 def _appends_wherever_the_end_is(
-    self: LocalLog, records: Any, *, expected_leo: int | None = None, **how: Any
+    self: LocalLog, records: Any, *, expected_end_offset: int | None = None, **how: Any
 ) -> LogAppendInfo:
     return _shipped_append(self, records, **how)
 
