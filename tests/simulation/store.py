@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ClassVar, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import Clock
 from tests.simulation.faults import DELETE_DELAY_MS, Faults
+from tests.simulation.same_thread import SameThread
 from tests.simulation.scheduler import Crash, Scheduler
 
 _Answer = TypeVar("_Answer")
@@ -81,6 +83,7 @@ class SimulatedStore(Store):
 
     is_mapped: ClassVar[bool] = True
     time_resolution_us: ClassVar[int] = 0
+    executor_class: ClassVar[type[ThreadPoolExecutor]] = SameThread
 
     def __init__(
         self, disk: SimulatedDisk, scheduler: Scheduler, observer: StorageObserver, faults: Faults

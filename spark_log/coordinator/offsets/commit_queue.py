@@ -23,7 +23,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -248,7 +247,7 @@ class CommitQueue:
         elif table.is_fresh() and not is_retry:
             self._stage(expected)
         else:
-            with ThreadPoolExecutor(1, "spark-log-offsets") as thread:
+            with table.store.executor_class(1, "spark-log-offsets") as thread:
                 staging = thread.submit(self._stage, expected)
                 table.refresh(create=True)
                 staging.result()

@@ -38,8 +38,8 @@ from tests.simulation.deletion.world import (
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.log.records import Record, record_batch
-from tests.simulation.log.small_numbers import call_at_once
 from tests.simulation.patches import Patch, PatchVariant
+from tests.simulation.same_thread import call_at_once
 from tests.simulation.scheduler import START_US, Scheduler, SimulatedClock
 from tests.simulation.simulation import Simulation
 from tests.simulation.violation import ViolationError

@@ -23,20 +23,19 @@ from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
-from spark_log.delta import reader as delta_reader
 from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
-from spark_log.storage import Store, parallel_requests
+from spark_log.storage import Store
 from spark_log.util.clock import Clock
 from tests.simulation.faults import DELETE_DELAY_MS
-from tests.simulation.log.small_numbers import SameThread, call_at_once
 from tests.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
 from tests.simulation.patches import Patch
+from tests.simulation.same_thread import call_at_once
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
 
@@ -202,9 +201,6 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (offset_commits, "_BACKOFF_S", 0.0),
         (CommitThrottle, "max_pause_ms", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
-        (offset_commits, "ThreadPoolExecutor", SameThread),
-        (parallel_requests, "ThreadPoolExecutor", SameThread),
-        (delta_reader, "ThreadPoolExecutor", SameThread),
         (offsets_store, "call_beside", call_at_once),
         (uuid, "uuid4", uuid4),
     )
