@@ -15,7 +15,7 @@ from typing import Any
 from spark_log.delta import DataFile, DeltaLog
 from spark_log.errors import AlreadyExistsError, NotFoundError
 from spark_log.log.clean import compactor, expired_tombstones
-from spark_log.log.clean.batch_filter import BatchFilter
+from spark_log.log.clean.delete_horizons import DeleteHorizons
 from spark_log.log.clean.log_to_clean import first_dirty_offset
 from spark_log.log.directory.log_view import LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
@@ -265,15 +265,14 @@ def compactions_know_the_table(world: TableWorld) -> tuple[Patch, ...]:
     ) -> int | None:
         return world.compactions_table().take_generation(view, keeps_clean=keeps_clean)
 
-    is_past_horizon = BatchFilter._is_past_horizon
-
-    def goes(self: BatchFilter, header: BatchHeader, base_offset: int) -> bool:
-        limit = world.compactions_table().tombstones_from
-        is_below = base_offset + header.last_offset_delta < limit
-        return is_below and is_past_horizon(self, header, base_offset)
+    class Horizons(DeleteHorizons):
+        def has_passed(self, header: BatchHeader, base_offset: int) -> bool:
+            limit = world.compactions_table().tombstones_from
+            is_below = base_offset + header.last_offset_delta < limit
+            return is_below and super().has_passed(header, base_offset)
 
     return (
         (compactor, "take_generation", take_generation),
         (expired_tombstones, "take_generation", take_generation),
-        (BatchFilter, "_is_past_horizon", goes),
+        (compactor, "DeleteHorizons", Horizons),
     )
