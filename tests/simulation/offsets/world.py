@@ -11,7 +11,6 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
@@ -23,7 +22,6 @@ from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
-from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
@@ -90,16 +88,16 @@ class OffsetsVariant:
     """The classes that one simulation uses.
 
     Attributes:
+        table: the table in each process.
         log: the table's log.
         maintenance: the maintenance of each process.
-        cleanup: the cleanup of each process.
         commits: the commits of each process.
         patches: what else is replaced.
     """
 
+    table: type[OffsetsStore] = OffsetsStore
     log: type[DeltaLog] = DeltaLog
     maintenance: type[Maintenance] = Maintenance
-    cleanup: type[DeltaCleanup] = DeltaCleanup
     commits: type[CommitQueue] = CommitQueue
     patches: tuple[Patch, ...] = ()
 
@@ -139,11 +137,10 @@ class SimulatedTable:
 
     def __init__(self, world: OffsetsWorld) -> None:
         variant = world.variant
-        self.table = OffsetsStore(world.store, world.clock)
+        self.table = variant.table(world.store, world.clock)
         self.table.log = variant.log(world.store, DIRECTORY, world.clock)
         self.commits = variant.commits(self.table)
         self.maintenance = variant.maintenance(self.table, self.commits, _image)
-        self.maintenance._cleanup = variant.cleanup(world.store, DIRECTORY, world.clock)
         self.table.maintain = self._maintain
 
     def _maintain(self) -> None:
@@ -197,8 +194,8 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
-        (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
-        (offset_commits, "_BACKOFF_S", 0.0),
+        (CommitQueue, "maintenance_every", profile.versions_per_maintenance),
+        (CommitQueue, "max_backoff_ms", 0.0),
         (CommitThrottle, "max_pause_ms", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
         (offsets_store, "call_beside", call_at_once),
