@@ -216,13 +216,8 @@ def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
     def random() -> Random:
         return scheduler.random
 
-    wait = Proposal._wait
-
-    def wait_less(self: Proposal, mean_ms: float) -> None:
-        wait(self, mean_ms * haste)
-
     return (
-        (Proposal, "_wait", wait_less),
+        (Proposal, "backoff", haste),
         (uuid, "uuid4", uuid4),
         (changes, "Random", random),
     )
