@@ -53,7 +53,7 @@ def log_files(
     files = list(files)
     live = live_log(files)
     offered = unspent(files, parquet)
-    compaction = None if named_end is None else _complete(live, named_end)
+    compaction = None if named_end is None else complete_compaction(live, named_end)
     if compaction is not None and not offered.issuperset(compaction.files):
         compaction = None
     return LogFiles(
@@ -68,7 +68,7 @@ def unspent(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[
     return set(parquet).difference(spent_segments(files))
 
 
-def _complete(live: LiveLog, end: int) -> Compaction | None:
+def complete_compaction(live: LiveLog, end: int) -> Compaction | None:
     """Return the newest compaction if its files reach its end (protocol B5).
 
     If a later generation was taken, even by one that was not finished, this one is not offered: the

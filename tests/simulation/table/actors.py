@@ -243,6 +243,11 @@ class CleanerOfTable(PartitionCleaner):
 
     world: TableWorld
 
+    @property
+    def now_us(self) -> int:
+        """The storage's time, by which replaced files are old (protocol B10, C1)."""
+        return self._now_us
+
     def _rewrite(self, listed: DirectoryListing) -> DirectoryListing:
         return super()._rewrite(listed) if self._config.cleanup_policy else listed
 
@@ -254,34 +259,31 @@ class CleanerOfTable(PartitionCleaner):
         return listed
 
     def _deletable(self, listed: DirectoryListing | None = None) -> DeletableFiles:
-        found = super()._deletable(listed)
-        names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
-        if not any(map(is_parquet, names)):
-            return found
-        self.world.stand_still()
-        needed = names_needed(self, names)
-        kept = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
-        self.world.stand_still()
-        return replace(found, segments=tuple(kept))
+        return without_needed(self.world, super()._deletable(listed), self.now_us)
 
 
-def names_needed(cleaner: CleanerOfTable, names: list[SegmentName]) -> set[SegmentName]:
+def without_needed(world: TableWorld, found: DeletableFiles, now_us: int) -> DeletableFiles:
+    """Return what the log may free, without the segments that the table needs."""
+    names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
+    if not any(map(is_parquet, names)):
+        return found
+    world.stand_still()
+    needed = names_needed(world, names, now_us)
+    freed = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
+    world.stand_still()
+    return replace(found, segments=tuple(freed))
+
+
+def names_needed(world: TableWorld, names: list[SegmentName], now_us: int) -> set[SegmentName]:
     """Return the names that the table needs, of names that the log may free (protocol B9, B10)."""
-    table = SimulatedTable(cleaner.world)
+    table = SimulatedTable(world)
     table.read()
-    retention_ms = cleaner.world.conditions.file_retention_ms
-    history = table.history(retention_ms, cleaner_time_us(cleaner))
+    history = table.history(world.conditions.file_retention_ms, now_us)
     parquet = [name for name in names if is_parquet(name)]
-    if history is not None:
-        cleaner.world.histories[cleaner.world.actor_name()] = history
     if history is None:
         return set(parquet)
+    world.histories[world.actor_name()] = history
     return {name for name in parquet if free_names.is_needed(name, history)}
-
-
-def cleaner_time_us(cleaner: CleanerOfTable) -> int:
-    """Return the storage's time, by which replaced files are old (protocol B10, C1)."""
-    return cleaner._now_us
 
 
 # --- readers -------------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ class VersionReader(_Actor):
             try:
                 rows = read_file(world, name)
             except NotFoundError as error:
-                if truth._may_be_read(number):
+                if truth.may_be_read(number):
                     raise ViolationError(f"version {number} misses a file: {error}") from error
                 return
             if [at for at, _ in rows] != truth.rows_of(name):
