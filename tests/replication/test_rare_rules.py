@@ -26,13 +26,13 @@ from spark_log.log.files.live_segments import live_log
 from spark_log.log.rewrite.merger import merge
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, shrink_isr
 from spark_log.record import ProducerAppend
-from spark_log.replication import ReplicaRecovery
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster
 from tests.log.support import DIRECTORY, failing, move_start, values, values_of
 from tests.metadata.replicas import append, leave, log_of, replicated_cluster, state
 from tests.record.samples import numbered
 from tests.simulation.patches import patched
+from tests.simulation.replication.controllers import Controller
 from tests.simulation.replication.rules import REPLICATION_RULES
 from tests.simulation.test_replication import RARE
 from tests.sleeping_clock import SleepingClock
@@ -250,7 +250,9 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     def die(_):
         raise KeyboardInterrupt
 
-    recovery = ReplicaRecovery(RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die)
+    recovery = Controller.recovery_class(
+        RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die
+    )
     with suppress(KeyboardInterrupt):
         recovery.run()
     batches, _ = reader.read(position)
@@ -265,7 +267,7 @@ def joining_that_was_given_up_and_began_again(folder):
     leave(cluster, 2)
     join(cluster, 2)
     slow = RealCluster(cluster.root)
-    recovery = ReplicaRecovery(slow, slow.topic("t"), 0, 2)
+    recovery = Controller.recovery_class(slow, slow.topic("t"), 0, 2)
 
     def stand_still(_):
         leave(cluster, 2)
@@ -295,7 +297,7 @@ def emptied_before_writers_know_who_has_joined(_):
     writer = log_of(RealCluster(cluster.root, clock=clock))
     append(writer, numbered(0, 1), producer=ProducerAppend(9, 0, 0))
     leave(cluster, 1)
-    ReplicaRecovery(cluster, cluster.topic("t"), 0, 3).run()
+    Controller.recovery_class(cluster, cluster.topic("t"), 0, 3).run()
     for broker_id in (1, 2):
         store = cluster.broker_store(broker_id)
         store.delete_directory(cluster.topic("t").directory)

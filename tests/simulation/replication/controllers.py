@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 from spark_log.cluster import clean_replicas
 from spark_log.cluster.broker_registration import register_broker
@@ -30,7 +31,13 @@ _LAG = 5
 
 
 class Controller:
-    """Brings replicas back that are not in sync, and takes others out by mistake."""
+    """Brings replicas back that are not in sync, and takes others out by mistake.
+
+    Attributes:
+        recovery_class: what returns a replica to the in-sync replicas.
+    """
+
+    recovery_class: ClassVar[type[ReplicaRecovery]] = ReplicaRecovery
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""
@@ -93,7 +100,7 @@ class Controller:
 
     def _bring_back(self, opened: OpenPartition, broker: int) -> None:
         """Do the work of the replicate job for one replica."""
-        done = ReplicaRecovery(opened.cluster, opened.topic, 0, broker).run()
+        done = self.recovery_class(opened.cluster, opened.topic, 0, broker).run()
         self._world.scheduler.note(f"{done}: {opened.states.current()}")
 
 
