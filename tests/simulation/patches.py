@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Final
 from unittest import mock
 
 Patch = tuple[object, str, object]
@@ -20,6 +21,10 @@ class PatchVariant:
     """
 
     patches: tuple[Patch, ...] = ()
+
+
+SHIPPED: Final = PatchVariant()
+"""The shipped code."""
 
 
 @contextmanager

@@ -132,7 +132,7 @@ class SimulatedStore(Store):
         """Send a write, which may be lost before or after it takes effect."""
         chance, faults = self._scheduler.random.random, self.faults
         try:
-            self._pass_time()
+            self.pass_time()
         except Crash:
             if chance() < 0.5:
                 self._deliver_late(what, path, effect)  # the request was sent already
@@ -146,7 +146,7 @@ class SimulatedStore(Store):
             self._note(what, path, "is lost on its way")
             if chance() < 0.5:
                 self._deliver_late(what, path, effect)
-            self._pass_time()
+            self.pass_time()
             raise UnknownOutcomeError(f"{path}: no answer", path=path)
         error: AlreadyExistsError | None = None
         try:
@@ -159,7 +159,7 @@ class SimulatedStore(Store):
             self._note(what, path, "exists")
             error = taken
         is_lost = chance() < faults.lost_answer
-        self._pass_time()
+        self.pass_time()
         if is_lost:
             self._note(what, path, "gets no answer")
             raise UnknownOutcomeError(f"{path}: no answer", path=path)
@@ -200,7 +200,7 @@ class SimulatedStore(Store):
         if slow and self._scheduler.random.random() < slow:
             self._scheduler.pass_time(_SLOW_LISTING_MS)
         for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
-            self._pass_time()
+            self.pass_time()
         shown, torn = self.disk.listing(directory), 0
         if shown is not before:
             shown, torn = self._torn(before, shown)
@@ -235,7 +235,7 @@ class SimulatedStore(Store):
         # The answer shows the state at the end of the call or at its beginning.
         is_early = self._scheduler.random.random() < 0.5
         if not is_early:
-            self._pass_time()
+            self.pass_time()
         if self._scheduler.random.random() < self.faults.failed:
             self._note(what, path, "fails")
             raise self._failure(path)
@@ -249,7 +249,7 @@ class SimulatedStore(Store):
             return answer
         finally:
             if is_early:
-                self._pass_time()
+                self.pass_time()
 
     # --- the rest --------------------------------------------------------------------------------
 
@@ -276,7 +276,8 @@ class SimulatedStore(Store):
         """Return the error of a call that fails."""
         return StorageError(f"{path}: the simulated store fails", path=path)
 
-    def _pass_time(self) -> None:
+    def pass_time(self) -> None:
+        """Let other actors run for the time of a request, or for longer: a step."""
         random = self._scheduler.random
         duration_ms = random.expovariate(1 / self.faults.latency_ms)
         if random.random() < self.faults.pause:
@@ -294,3 +295,11 @@ class RangedSimulatedStore(SimulatedStore):
     """A simulated store whose files cannot be memory-mapped: they are read in ranges."""
 
     is_mapped: ClassVar[bool] = False
+
+
+class DeltaStore(SimulatedStore):
+    """A simulated store on which a Delta table can be opened."""
+
+    def directory_url(self, directory: str) -> str:
+        """Return a URL, which no library opens."""
+        return f"simulated/{directory}"

@@ -125,7 +125,7 @@ class RootStore(SimulatedStore):
 
 
 @dataclass(slots=True)
-class Root:
+class DeletionWorld:
     """The state that the actors of one simulation share.
 
     Attributes:

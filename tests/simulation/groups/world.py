@@ -302,7 +302,7 @@ class SimulatedOffsets:
             raise StorageError(f"offsets: {what} fails")
 
     def _pass_time(self) -> None:
-        self.store._pass_time()
+        self.store.pass_time()
         random = self.scheduler.random
         if random.random() < self.slow:
             self.scheduler.pass_time(_SLOW_MS * random.random())

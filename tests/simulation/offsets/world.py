@@ -35,20 +35,12 @@ from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
 from tests.simulation.patches import Patch
 from tests.simulation.same_thread import call_at_once
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.store import SimulatedStore
+from tests.simulation.store import DeltaStore, SimulatedStore
 
 KEY = PartitionKey("t", "A" * 21 + "w", 0)
 
 
-class TableStore(SimulatedStore):
-    """A simulated store on which a Delta table can be opened."""
-
-    def directory_url(self, directory: str) -> str:
-        """Return a URL, which no library opens."""
-        return f"simulated/{directory}"
-
-
-class ListedTableStore(TableStore):
+class ListedDeltaStore(DeltaStore):
     """A simulated store on which a listing costs as much as a probe for a name."""
 
     is_mapped: ClassVar[bool] = False
@@ -118,9 +110,9 @@ class OffsetsWorld:
     variant: OffsetsVariant
     is_ending: bool = False
 
-    def open_table(self) -> SimulatedTable:
+    def open_table(self) -> OpenOffsetsTable:
         """Return a new handle of the table, as a new process has it."""
-        return SimulatedTable(self)
+        return OpenOffsetsTable(self)
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to come to an end."""
@@ -132,7 +124,7 @@ class OffsetsWorld:
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
-class SimulatedTable:
+class OpenOffsetsTable:
     """One process's handle of the table."""
 
     def __init__(self, world: OffsetsWorld) -> None:

@@ -65,7 +65,7 @@ class Proposer:
         raise AssertionError
 
 
-class Reader:
+class NameReader:
     """A process that lists names, and looks for the next."""
 
     def __init__(self, world: QuorumWorld) -> None:
@@ -127,7 +127,7 @@ class Allocator:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
 
-class Operator:
+class QuorumOperator:
     """Roots fail for a while, and come back with old files or none; those are replaced."""
 
     def __init__(self, world: QuorumWorld) -> None:

@@ -18,17 +18,14 @@ from spark_log.storage.store import StorageOptions, Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util.clock import Clock
 from tests.simulation.faults import Faults
-from tests.simulation.patches import Patch, PatchVariant
+from tests.simulation.patches import Patch
 from tests.simulation.quorum.profile import QuorumProfile
 from tests.simulation.quorum.true_names import TrueNames
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedDisk, SimulatedStore
 
-QUORUM_SOUND = PatchVariant()
-"""The shipped code."""
 
-
-class RootDisk(SimulatedDisk):
+class MemberDisk(SimulatedDisk):
     """The files of one root."""
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -53,7 +50,7 @@ class SimulatedRoot(SimulatedStore):
 
     def __init__(self, world: QuorumWorld, name: str) -> None:
         """Return an empty root."""
-        self.files = RootDisk(name, world.clock)
+        self.files = MemberDisk(name, world.clock)
         super().__init__(self.files, world.scheduler, self, world.profile.faults)
         self.is_down = False
         self._world = world
@@ -84,8 +81,9 @@ class SimulatedRoot(SimulatedStore):
         except StorageUnavailableError as error:  # before the effect, or after it
             raise UnknownOutcomeError(str(error), path=path) from error
 
-    def _pass_time(self) -> None:
-        super()._pass_time()
+    def pass_time(self) -> None:
+        """Let other actors run; raise an error if the root is down then."""
+        super().pass_time()
         if self.is_down:
             raise StorageUnavailableError(f"{self.url} is down", path=self.url)
 

@@ -218,7 +218,7 @@ class ReplicaCleaner:
                 world.scheduler.note(f"cleaning: {type(error).__name__}")
 
 
-class Retention:
+class ReplicaRetention:
     """Deletes the records before random offsets, at times all of them."""
 
     def __init__(self, world: ReplicationWorld) -> None:

@@ -43,10 +43,6 @@ from spark_log.replication import ReplicaRecovery, replica_recovery
 from tests.simulation.patches import PatchVariant
 from tests.simulation.replication.controllers import Controller
 
-REPLICATION_SOUND = PatchVariant()
-"""The shipped code."""
-
-
 # --- barriers ------------------------------------------------------------------------------------
 
 _shipped_refresh = ChainAttempt.refresh_epoch

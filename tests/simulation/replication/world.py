@@ -173,10 +173,11 @@ class BrokerStore(SimulatedStore):
     def _failure(self, path: str) -> StorageError:
         return self._kinds.choice(FAILURES)(f"{path}: the simulated store fails", path=path)
 
-    def _pass_time(self) -> None:
+    def pass_time(self) -> None:
+        """Let other actors run, for longer while the root lags."""
         if self.lag_ms:
             self._scheduler.pass_time(self._scheduler.random.expovariate(1 / self.lag_ms))
-        super()._pass_time()
+        super().pass_time()
 
     def _note(self, what: str, path: str, outcome: str) -> None:
         super()._note(f"{self.url.rpartition('/')[2]}: {what}", path, outcome)

@@ -55,7 +55,7 @@ class _Actor:
 # --- commits -------------------------------------------------------------------------------------
 
 
-class Committer(_Actor):
+class VersionCommitter(_Actor):
     """Appends versions, and stands still at times."""
 
     def run(self) -> None:
@@ -117,7 +117,7 @@ def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> N
             return
 
 
-class DeletesRecords(_Actor):
+class RecordDeleter(_Actor):
     """Deletes the records before random offsets, from the log and the table."""
 
     def run(self) -> None:
@@ -137,7 +137,7 @@ class DeletesRecords(_Actor):
                 world.table.check_deleted(offset)
 
 
-class Operator(_Actor):
+class TableOperator(_Actor):
     """Changes the settings of the topic."""
 
     def run(self) -> None:
@@ -174,7 +174,7 @@ class TableCompactor(_Actor):
             with suppress(StorageError, OffsetOutOfRangeError, LogEndOffsetMismatchError):
                 self.compact(log)
                 if random.random() < world.conditions.commits_after:
-                    Committer(world).commit(table)
+                    VersionCommitter(world).commit(table)
 
     def compact(self, log: LocalLog) -> None:
         """Compact once."""

@@ -41,7 +41,6 @@ from tests.simulation.compaction.actors import CompactedWorld
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
 from tests.simulation.patches import Patch
-from tests.simulation.store import SimulatedStore
 from tests.simulation.table.profile import TableProfile
 from tests.simulation.table.true_table import PARTITION, TABLE, TrueTable
 
@@ -59,14 +58,6 @@ def parquet_names(files: Iterable[FileInfo]) -> list[SegmentName]:
     """Return the segments in a listing that stand for Parquet segments."""
     names = (SegmentName.parse(file.name) for file in files)
     return [name for name in names if name is not None and is_parquet(name)]
-
-
-class TableStore(SimulatedStore):
-    """A simulated store on which a Delta table can be opened."""
-
-    def directory_url(self, directory: str) -> str:
-        """Return a URL, which no library opens."""
-        return f"simulated/{directory}"
 
 
 @dataclass(slots=True)

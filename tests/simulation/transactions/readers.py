@@ -23,7 +23,7 @@ that are on their way continue within it."""
 _IDLE_MS = DELETE_DELAY_MS / 4
 
 
-class Reader:
+class PartitionReader:
     """Reads one partition in sequence, as a consumer does.
 
     With ``read_committed``, whatever holds it up is given to an observer.

@@ -27,10 +27,6 @@ from spark_log.transaction import markers as markers_module
 from spark_log.transaction.records import TransactionRecord
 from tests.simulation.patches import PatchVariant
 
-TRANSACTIONS_SOUND = PatchVariant()
-"""The shipped code."""
-
-
 # --- the state log -------------------------------------------------------------------------------
 
 _shipped_register = TransactionCoordinator.register
