@@ -364,11 +364,11 @@ def listing_that_lacks_a_barrier(_):
 
 
 SITUATIONS = {
-    "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
+    "a new leader's barrier is put behind its copies as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
     "an append is acknowledged by a recent state": emptied_one_after_the_other,
     "a replica joins until every writer knows it": emptied_before_writers_know_who_has_joined,
-    "what followers have got from the leader's log needs its root": emptied_after_a_lost_answer,
+    "a copy of the leader's log needs its root": emptied_after_a_lost_answer,
     "the first put into a log needs its root": alone_and_emptied_before_a_writer_came,
     "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,
     "a replica that ends before the log start was emptied": emptied_while_it_is_copied,
@@ -378,7 +378,9 @@ SITUATIONS = {
     "a replica is listed again before it is read in a new state": (
         old_listing_of_a_replica_that_has_come_back
     ),
-    "a replica outside of the chain gets what all have": copy_that_a_reader_of_an_old_state_reads,
+    "a replica outside of the chain gets committed records": (
+        copy_that_a_reader_of_an_old_state_reads
+    ),
     "a leader epoch is that of the segment that has the offset": listing_that_lacks_a_barrier,
     "joining is completed in the epoch of its barrier": joining_that_was_given_up_and_began_again,
 }

@@ -88,13 +88,13 @@ COMPACTION_RULES: dict[str, PatchVariant] = {
     "the highest generation counts, not the widest": PatchVariant(
         ((SegmentName, "precedence", property(_widest_first)),)
     ),
-    "a merge leaves alone what a compaction wrote": PatchVariant(
+    "a merge leaves the segments of compactions alone": PatchVariant(
         ((SegmentName, "is_compacted", False),)
     ),
-    "a compaction takes the generation that follows its look": PatchVariant(
+    "a compaction takes the generation after its listing": PatchVariant(
         ((compactor, "take_generation", _takes_any),)
     ),
-    "clean is what the newest compaction wrote": PatchVariant(
+    "only segments of the newest compaction are clean": PatchVariant(
         ((log_to_clean, "first_dirty_offset", _clean_is_what_any_wrote),)
     ),
     "between two compactions the delay passes": PatchVariant(

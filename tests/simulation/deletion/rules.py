@@ -73,13 +73,13 @@ DELETION_RULES: dict[str, PatchVariant] = {
     "a marker goes by the storage's time": PatchVariant(
         ((topic_deletion, "storage_time_us", _own_time_us),)
     ),
-    "who has the time wrong cleans nothing": PatchVariant(
+    "a process with a wrong clock cleans nothing": PatchVariant(
         (
             (cleaner, "check_clock_skew", _marks_nothing),
             (topic_deletion, "check_clock_skew", _marks_nothing),
         )
     ),
-    "only what is marked is removed": PatchVariant(
+    "only a marked topic is removed": PatchVariant(
         ((cluster_cleaner, "finish_deletions", _removes_all_unknown),)
     ),
 }

@@ -179,22 +179,22 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "the fence is raised before positions are read": GroupVariant(commits=_BeginsWithoutFence),
     "positions are read after the fence": GroupVariant(commits=_ReadsBeforeFence),
     "a commit of an older generation is refused": GroupVariant(offsets=_TakesOldCommits),
-    "the look at the fence and the commit are one step": GroupVariant(offsets=_LooksAtFenceOnly),
+    "the fence is checked in the step of the commit": GroupVariant(offsets=_LooksAtFenceOnly),
     "a refused commit is made again only by the owner": GroupVariant(commits=_CommitsWhatItHad),
     "a change is appended where it was decided": GroupVariant(log=_AppendsAnywhere),
     "names are freed by the storage's time": GroupVariant(log=_TrimsByItsOwnClock),
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
-    "who was removed does not come back": GroupVariant(
+    "a removed member does not come back": GroupVariant(
         patches=((JoinRequest, "may_be_accepted", _is_no_member),)
     ),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
-    "what is revoked is given when it was released": GroupVariant(
+    "a revoked partition is given after its release": GroupVariant(
         patches=((group_changes, "reconcile", _give_at_once),)
     ),
     "a transaction's offsets are sent by the owner": GroupVariant(
         patches=((Group, "refusal_of", _lets_all_send),)
     ),
-    "who begins waits for transactions": GroupVariant(transactions=NeverWaits),
+    "a new owner waits for transactions": GroupVariant(transactions=NeverWaits),
     "a transaction's offsets never replace newer ones": GroupVariant(
         patches=((PendingOffsets, "is_superseded_by", _is_never_superseded),)
     ),

@@ -122,15 +122,13 @@ OFFSETS_RULES: dict[str, OffsetsVariant] = {
     "a lost answer is unknown": OffsetsVariant(log=_TakesSilenceForFailure),
     "nothing is decided by a process's own clock": OffsetsVariant(maintenance=_GoesByItsOwnClock),
     "stamps are held against the storage's time": OffsetsVariant(maintenance=_BelievesStamps),
-    "what was committed meanwhile is not forgotten": OffsetsVariant(
-        maintenance=_ForgetsWhatChanged
-    ),
+    "a commit during maintenance is not forgotten": OffsetsVariant(maintenance=_ForgetsWhatChanged),
     "data files stay that were needed since": OffsetsVariant(maintenance=_FreesOldFiles),
-    "a look that failed is made again": OffsetsVariant(table=_ReadsOnce),
+    "a read that failed is made again": OffsetsVariant(table=_ReadsOnce),
     "a commit of an older generation is refused": OffsetsVariant(
         patches=((CommitRequest, "is_allowed", _allow_all),)
     ),
-    "no version names what was written long ago": OffsetsVariant(
+    "no version names a file that was written long ago": OffsetsVariant(
         patches=((offset_commits, "is_listing_valid", _allow_all),)
     ),
 }

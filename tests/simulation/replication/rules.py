@@ -279,7 +279,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         )
     ),
     "nobody appends before the barrier": PatchVariant(((Appender, "tail_class", _NeedsNoBarrier),)),
-    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+    "a new leader's barrier is put behind its copies as a follower": PatchVariant(
         ((LocalLog, "appender_class", _KeepsEarlierEpochs),)
     ),
     "a replica is listed again before it is read in a new state": PatchVariant(
@@ -288,7 +288,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "an append is looked for again in a new leader epoch": PatchVariant(
         ((partition_log, "ChainAppender", _BelievesTheFirstAnswer),)
     ),
-    "what followers have got from the leader's log needs its root": PatchVariant(
+    "a copy of the leader's log needs its root": PatchVariant(
         ((ChainFollowers, "replicate", _believes_the_leaders_log),)
     ),
     "the first put into a log needs its root": PatchVariant(
@@ -322,13 +322,13 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a writer that finds the log newer reads the metadata": PatchVariant(
         ((ChainAttempt, "refresh_epoch", _takes_the_epoch_of_the_log),)
     ),
-    "all in-sync replicas have what is acknowledged": PatchVariant(
+    "all in-sync replicas have each acknowledged record": PatchVariant(
         ((ChainFollowers, "replicate", _does_nothing),)
     ),
     "the first one that is left leads": PatchVariant(
         ((PartitionChangeBuilder, "elect", _elects_the_last),)
     ),
-    "those before the new leader leave": PatchVariant(
+    "replicas before the new leader leave": PatchVariant(
         ((PartitionChangeBuilder, "elect", _keeps_all_in_sync),)
     ),
     "puts follow the order of the chain": PatchVariant(
@@ -358,10 +358,10 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "joining is completed in the epoch of its barrier": PatchVariant(
         ((replica_recovery, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
-    "a replica outside of the chain gets what all have": PatchVariant(
+    "a replica outside of the chain gets committed records": PatchVariant(
         ((Controller, "recovery_class", _CopiesToTheLeadersEnd),)
     ),
-    "only what all have is merged": PatchVariant(
+    "only committed records are merged": PatchVariant(
         ((ChainFollowers, "limit_merges", _does_nothing),)
     ),
     "a reader reads the last replica": PatchVariant(

@@ -197,16 +197,16 @@ CLEANING_RULES: dict[str, Variant] = {
     "only headers that follow each other are joined": Variant(
         patches=((merger, "joined_headers", _joins_all_headers),)
     ),
-    "a merge of a part of what another merged is given up": Variant(merger=_MergesPartsOfWider),
-    "an appender merges what it knew lately": _tail_merging(_RemembersForEver),
+    "a merge of a part of a wider merge is given up": Variant(merger=_MergesPartsOfWider),
+    "an appender merges only by a recent listing": _tail_merging(_RemembersForEver),
     "an appender frees names after the delay": _tail_merging(_FreesItsOwnAtOnce),
     "a name is freed after the delay": _cleaning(_FreesAtOnce),
     "a name is freed only when it is covered": _cleaning(_FreesWithoutCover),
     "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
     "a start marker is removed after the delay": _cleaning(_RemovesMarkersAtOnce),
     "a snapshot comes before the start moves": Variant(log=_SavesNothing),
-    "what is old is old by the storage's time": Variant(cleaner=_GoesByItsOwnClock),
-    "who has the time wrong cleans nothing": _cleaning(_CleansAtAnyTime),
+    "the age of a file is by the storage's time": Variant(cleaner=_GoesByItsOwnClock),
+    "a process with a wrong clock cleans nothing": _cleaning(_CleansAtAnyTime),
     "a snapshot forgets producers by the storage's time": Variant(log=_ForgetsByItsOwnClock),
 }
 """The name of each safety rule of merges, deletions and snapshots, and the variant without it."""

@@ -132,7 +132,7 @@ READING_RULES: dict[str, Variant] = {
     "a reader lists again within half the delay": Variant(
         patches=((log_reader, "TailView", _IsAlwaysValid),)
     ),
-    "a consumer fetches on behind what it has fetched": Variant(
+    "a consumer fetches on behind its last fetch": Variant(
         patches=((FetchBuffer, "add", _stays_where_it_was),)
     ),
 }
