@@ -17,7 +17,7 @@ class PatchVariant:
     """The changes to the shipped code in one simulation.
 
     Attributes:
-        patches: what is replaced.
+        patches: the attributes that are replaced.
     """
 
     patches: tuple[Patch, ...] = ()

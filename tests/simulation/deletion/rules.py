@@ -45,7 +45,7 @@ class _KnownCluster(Cluster):
 
 
 def _own_time_us(store: Store, directory: str) -> int:
-    """Return the time of whoever asks, where the storage's is asked for."""
+    """Return the process's own time in place of the storage's."""
     assert isinstance(store, RootStore)
     return store.clock.time_us()
 

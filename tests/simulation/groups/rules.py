@@ -33,7 +33,7 @@ class GroupVariant:
         commits: the fenced commits of each member.
         offsets: the offsets table.
         transactions: the offsets that transactions commit.
-        patches: what else is replaced.
+        patches: the other attributes that are replaced.
     """
 
     log: type[GroupLog] = GroupLog

@@ -68,7 +68,7 @@ class GroupWorld:
     _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
         self.offsets.slow = 0.0

@@ -75,7 +75,7 @@ class Cleaner(_Maintainer):
 
     Attributes:
         cleaner_class: the cleaner of a log.
-        storage_clock_class: what tells the cleaner the storage's time.
+        storage_clock_class: the class that tells the cleaner the storage's time.
     """
 
     cleaner_class: ClassVar[type[PartitionCleaner]] = PartitionCleaner

@@ -88,7 +88,7 @@ class _FreesOldFiles(Maintenance):
     cleanup_class = _FreesWhatIsOld
 
 
-# --- what a process keeps ------------------------------------------------------------------------
+# --- state of a process --------------------------------------------------------------------------
 
 
 class _ReadsOnce(OffsetsStore):

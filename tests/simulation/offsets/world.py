@@ -84,7 +84,7 @@ class OffsetsVariant:
         log: the table's log.
         maintenance: the maintenance of each process.
         commits: the commits of each process.
-        patches: what else is replaced.
+        patches: the other attributes that are replaced.
     """
 
     table: type[OffsetsStore] = OffsetsStore
@@ -115,7 +115,7 @@ class OffsetsWorld:
         return OpenOffsetsTable(self)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
 
@@ -167,8 +167,8 @@ def _image() -> MetadataImage:
 def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, ...]:
     """Return patches that make the table small, quick to maintain, and dependent on the seed alone.
 
-    What `Maintenance` can set is set there. The rest are numbers of pure functions and of every
-    handle of the table's log, which no caller chooses, and sources of chance: threads and ids.
+    They are numbers of pure functions and of every handle of the table's log, which no caller
+    chooses, and sources of chance: ids, and a call on another thread. `Maintenance` has the others.
     """
     delay = f"interval {DELETE_DELAY_MS} milliseconds"
     properties = TABLE_PROPERTIES | {

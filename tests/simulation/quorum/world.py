@@ -194,7 +194,7 @@ class QuorumWorld:
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
     def end_faults(self) -> None:
-        """Let all roots work, and tell the actors to come to an end."""
+        """Let all roots work, and tell the actors to end."""
         self.impatience = 0.0
         self.set_faults(self.profile.faults.without_faults())
         self.is_ending = True

@@ -34,7 +34,7 @@ class Controller:
     """Brings replicas back that are not in sync, and takes others out by mistake.
 
     Attributes:
-        recovery_class: what returns a replica to the in-sync replicas.
+        recovery_class: the class that returns a replica to the in-sync replicas.
     """
 
     recovery_class: ClassVar[type[ReplicaRecovery]] = ReplicaRecovery
@@ -63,7 +63,7 @@ class Controller:
         return all(actor.is_done or actor.name.startswith("controller") for actor in actors)
 
     def _do_round(self, opened: OpenPartition) -> bool:
-        """Do what is due; return whether all replicas are in sync."""
+        """Do one round of work; return whether all replicas are in sync."""
         world, random = self._world, self._world.scheduler.random
         state = opened.states.refresh()
         if not world.is_ending:
@@ -105,7 +105,7 @@ class Controller:
 
 
 class Outages:
-    """Lets roots fail, lag, come back, or lose all of their files."""
+    """Lets roots fail, lag, return, or lose all of their files."""
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""

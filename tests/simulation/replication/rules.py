@@ -166,7 +166,7 @@ class _ComparesOnce(ReplicaFetcher):
 
 
 class _TruncatesInPlace(ReplicaRecovery):
-    """Deletes what a diverged replica has, and copies the leader's log into its directory."""
+    """Deletes the files of a diverged replica, and copies the leader's log into its directory."""
 
     def _copy(self, state: PartitionState, follower: LocalLog) -> int | None:
         try:

@@ -76,7 +76,7 @@ class ReplicationSimulation(Simulation):
         world.set_faults(self.faults)
 
     def settle(self) -> None:
-        """Run to the end, and let one more controller see what was delivered late."""
+        """Run to the end, and let one more controller work on late copies of files."""
         self.run_to_end()
         end = Controller(self.world)
         self.scheduler.spawn("controller of the end", end.run, is_mortal=False)

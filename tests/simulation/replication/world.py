@@ -87,8 +87,8 @@ FAILURES: Final = (
 class BrokerStore(SimulatedStore):
     """The store of one root, which may not answer, or answer slowly.
 
-    What it answers while it fails is drawn apart from everything else, so that a seed has the same
-    steps for each kind of error.
+    The errors of a failing root are drawn from a random source of their own, so that a seed has the
+    same steps for each kind of error.
 
     Attributes:
         is_down: whether each request fails.
@@ -144,7 +144,7 @@ class BrokerStore(SimulatedStore):
         super()._write(what, path, checked, can_be_resent=can_be_resent)
 
     def _deliver_late(self, what: str, path: str, effect: Callable[[], None]) -> None:
-        was_down = self.is_down  # then it was refused at once, and the actor is told so
+        was_down = self.is_down  # then it was refused at once, with an error
 
         def unless_down() -> None:
             if was_down:

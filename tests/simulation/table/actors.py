@@ -88,7 +88,7 @@ class VersionCommitter(_Actor):
 def read_and_list(
     world: TableWorld, table: SimulatedTable
 ) -> tuple[PartitionTable, listing.LogFiles] | None:
-    """Return the newest version, and what a listing offers that began after it was read."""
+    """Return the newest version, and the files that a listing offers, made after it was read."""
     before = table.read()
     world.stand_still()
     log = list_log(world)
@@ -96,7 +96,7 @@ def read_and_list(
 
 
 def list_log(world: TableWorld) -> listing.LogFiles | None:
-    """Return what a listing of the log offers to the table; None if it took too long."""
+    """Return the files that a listing of the log offers; None if the listing took too long."""
     files = list_partition(world)
     if files is None:
         return None
@@ -205,7 +205,7 @@ class TableCompactor(_Actor):
 
 
 class TableCleaner(_Actor):
-    """Does what the clean job does, and keeps the names that the table needs."""
+    """Does the work of the clean job, and keeps the names that the table needs."""
 
     def run(self) -> None:
         """Clean until the simulation ends."""
@@ -263,7 +263,7 @@ class CleanerOfTable(PartitionCleaner):
 
 
 def without_needed(world: TableWorld, found: DeletableFiles, now_us: int) -> DeletableFiles:
-    """Return what the log may free, without the segments that the table needs."""
+    """Return the files that the log may free, without the segments that the table needs."""
     names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
     if not any(map(is_parquet, names)):
         return found

@@ -19,11 +19,11 @@ from tests.simulation.table import actors, world
 from tests.simulation.table.actors import CleanerOfTable
 from tests.simulation.table.world import CompactionsTable, SimulatedTable, TableWorld
 
-# --- what a version may add ----------------------------------------------------------------------
+# --- the files of a version ----------------------------------------------------------------------
 
 
 def _rebases(log: DeltaLog, actions: list[Any]) -> None:
-    """Append to whatever version is the newest, as writers of other tables do."""
+    """Append after the newest version, as writers of other tables do."""
     while True:
         try:
             log.append(actions, "WRITE")

@@ -27,7 +27,7 @@ class TrueTable(CompactedTruth):
 
     Attributes:
         file_retention_us: ``table.deleted.file.retention.ms``.
-        versions: what each version says of the partition, in order.
+        versions: the partition in each version, in order.
         times_us: when each version appeared, by the storage's clock.
         was_compacted: whether a compaction ever began.
         deleted: the highest offset up to which the deletion of records was acknowledged.

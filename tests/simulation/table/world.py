@@ -90,7 +90,7 @@ class TableWorld(CompactedWorld):
         return self.topic_settings[-1]
 
     def stand_still(self) -> None:
-        """Stand still at times, until whatever was known is long past."""
+        """Stand still at times, until all listings that the actor knows are outdated."""
         random = self.scheduler.random
         if not self.is_ending and random.random() < self.conditions.still:
             self.scheduler.note("stands still")

@@ -101,7 +101,7 @@ class TransactionsSimulation(Simulation):
                 spawn(f"{actor.__name__.lower()} {number}", actor(cast(World, part)).run)
 
     def settle(self) -> None:
-        """Run to the end, and end what only registered: it holds no reader up."""
+        """Run to the end, and end transactions that were only registered: they block no reader."""
         self.run_to_end()
         for transactional_id in self.ids:
             coordinator = open_coordinator(self.world.open_cluster(), transactional_id)

@@ -116,7 +116,7 @@ class TransactionsWorld:
         return SimulatedCluster(self)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
 
