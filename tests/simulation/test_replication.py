@@ -36,14 +36,14 @@ RARE = {
 """
 
 FIRST_SEEDS = {
-    "a diverged replica gets a new directory": 6,
+    "a diverged replica gets a new directory": 29,
     "a reader reads the last replica": 1,
     "a reader sees nothing that was written with too few in sync": 11,
     "a reader shows nothing of a newer epoch": 11,
     "a reader waits for the barrier on the last replica": 23,
     "a replica is a prefix of the leader before a put": 2,
-    "a replica is compared again when it is listed again": 473,
-    "a replica is in sync when the barrier stands on it": 4,
+    "a replica is compared again when it is listed again": 512,
+    "a replica is in sync when the barrier stands on it": 7,
     "a writer that finds the log newer reads the metadata": 19,
     "nobody appends before the barrier": 24,
     "nothing is acknowledged without the joining replicas": 4,
