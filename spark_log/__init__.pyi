@@ -6,6 +6,7 @@ from .admin import Admin as Admin
 from .admin import BrokerDescription as BrokerDescription
 from .admin import ClusterDescription as ClusterDescription
 from .admin import DeletedRecords as DeletedRecords
+from .admin import FeatureDescription as FeatureDescription
 from .admin import HangingTransaction as HangingTransaction
 from .admin import LogDirDescription as LogDirDescription
 from .admin import PartitionDescription as PartitionDescription

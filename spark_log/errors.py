@@ -164,6 +164,36 @@ class InvalidConfigurationError(SparkLogError):
         self.nearest = nearest
 
 
+class UnsupportedVersionError(SparkLogError):
+    """The cluster uses a feature that this release does not know (KIP-584).
+
+    Attributes:
+        feature: the feature's name.
+        level: the feature's finalized level.
+        release: the first release of spark-log that knows the level; empty if not known.
+    """
+
+    def __init__(
+        self, message: str, *, feature: str = "", level: int = -1, release: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.feature = feature
+        self.level = level
+        self.release = release
+
+
+class InvalidUpdateVersionError(SparkLogError):
+    """A feature cannot get this level: the level is not known, or lower than the finalized one.
+
+    Attributes:
+        feature: the feature's name.
+    """
+
+    def __init__(self, message: str, *, feature: str = "") -> None:
+        super().__init__(message)
+        self.feature = feature
+
+
 class InvalidOptionError(InvalidConfigurationError):
     """A Spark option is unknown, missing, contradictory, or has a bad value."""
 

@@ -11,6 +11,7 @@ from .types import ActiveProducer as ActiveProducer
 from .types import BrokerDescription as BrokerDescription
 from .types import ClusterDescription as ClusterDescription
 from .types import DeletedRecords as DeletedRecords
+from .types import FeatureDescription as FeatureDescription
 from .types import GroupDescription as GroupDescription
 from .types import GroupListing as GroupListing
 from .types import GroupPartitionLag as GroupPartitionLag

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from spark_log.admin import (
     brokers,
     configs,
+    features,
     log_dirs,
     offsets,
     producers,
@@ -26,6 +27,7 @@ from spark_log.admin.types import (
     BrokerDescription,
     ClusterDescription,
     DeletedRecords,
+    FeatureDescription,
     GroupDescription,
     GroupListing,
     GroupPartitionLag,
@@ -707,6 +709,37 @@ class Admin(ForeignMethods):
             their own are left out.
         """
         return quotas.describe_client_quotas(self._runtime.cluster(), client_ids)
+
+    # --- features --------------------------------------------------------------------------------
+
+    @limited
+    def describe_features(self) -> list[FeatureDescription]:
+        """Return the features that this release knows, with the cluster's levels (KIP-584).
+
+        A feature is what a release added to the bytes at rest. Its first use finalizes its level.
+        """
+        return features.describe_features(self._runtime.cluster())
+
+    @limited
+    def update_features(
+        self, feature_updates: Mapping[str, int], *, validate_only: bool = False
+    ) -> None:
+        """Finalize levels of features, all of them or none (KIP-584).
+
+        From then on releases that do not know a level refuse to use the cluster. A level cannot be
+        lowered.
+
+        Args:
+            feature_updates: the feature's name → the level.
+            validate_only: whether to check everything and change nothing.
+
+        Raises:
+            InvalidUpdateVersionError: there is no such feature or level, or the level is lower than
+                the finalized one; nothing was changed.
+        """
+        features.update_features(
+            self._runtime.cluster(), feature_updates, validate_only=validate_only
+        )
 
     # --- groups ----------------------------------------------------------------------------------
 

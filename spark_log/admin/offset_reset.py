@@ -165,7 +165,7 @@ class OffsetResetPlanner:
         image = self._image()
         then = {
             TopicPartition(key.topic, key.partition): committed.offset
-            for key, committed in self._table.positions_at(self._group_id, time_us).items()
+            for key, committed in self._table.committed_offsets_at(self._group_id, time_us).items()
             if (topic := image.find(key.topic)) and topic.topic_id == key.topic_id
         }
         wanted = sorted(then) if partitions is None else list(partitions)

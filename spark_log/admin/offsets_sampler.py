@@ -128,7 +128,7 @@ class OffsetsSampler:
         # Committed offsets first: those that are read later may be ahead of the log ends.
         committed = {
             group_id: positions
-            for group_id, positions in self._table.all_positions().items()
+            for group_id, positions in self._table.all_committed_offsets().items()
             if self._wants(group_id)
         }
         deleted: set[str] = set()

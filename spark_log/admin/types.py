@@ -60,6 +60,25 @@ class BrokerDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """A feature that this release knows, as ``describe_features`` returns it (KIP-584).
+
+    Attributes:
+        name: the feature's name, such as ``table.version``.
+        finalized_level: the level that the cluster uses; 0 if it does not use the feature.
+        max_level: the highest level that this release knows.
+        release: the first release that knows `max_level`.
+        documentation: what the feature adds to the bytes at rest.
+    """
+
+    name: str
+    finalized_level: int
+    max_level: int
+    release: str
+    documentation: str
+
+
+@dataclass(frozen=True, slots=True)
 class LogDirDescription:
     """A storage root and its replicas, as ``describe_log_dirs`` returns it.
 

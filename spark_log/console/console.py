@@ -34,7 +34,6 @@ class Rates:
     """Growth rates of numbers, measured between the reads of pages. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
-        """Return rates without measurements."""
         self._clock = clock
         self._seen: OrderedDict[str, list[tuple[float, int]]] = OrderedDict()
         self._lock = threading.Lock()

@@ -113,7 +113,7 @@ class Canary:
         self._failures = Counter(dict.fromkeys((_OPEN, *_STEPS), 0))
 
     def send(self) -> CanaryRecord:
-        """Send one record, and wait until it is read and committed; the result includes a failure.
+        """Send one record, wait until it is read and committed, and return the result or failure.
 
         After a failure the next call opens the root again.
         """

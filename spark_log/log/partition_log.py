@@ -396,7 +396,7 @@ class PartitionLog:
                 rewrites += 1
                 if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
                     continue  # rewritten since it was listed
-                attempt.shrink_isr(state, failed)
+                attempt.leave_out(state, failed)
                 self._selection.refresh(max_age_ms=0)
             else:
                 self._selection.refresh_epoch()
@@ -421,7 +421,7 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+                attempt.leave_out(state, failed)
                 self._selection.refresh()
 
     def _check_root_exists(self) -> None:
@@ -647,7 +647,7 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+                attempt.leave_out(state, failed)
 
     def _stream(
         self, offset: int, selection: Selection, isolation_level: IsolationLevel
@@ -726,4 +726,4 @@ class PartitionLog:
             except NewerLeaderEpochError:
                 self._selection.refresh_epoch()
             except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+                attempt.leave_out(state, failed)

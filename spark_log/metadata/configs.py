@@ -23,14 +23,13 @@ from spark_log.config import (
     unknown_key_error,
 )
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata.image import (
+from spark_log.metadata.image import DEFAULT_CLIENT, MetadataImage
+from spark_log.metadata.records import (
     CLIENT_RESOURCE,
     CLUSTER_RESOURCE,
-    DEFAULT_CLIENT,
     TOPIC_RESOURCE,
-    MetadataImage,
+    ConfigRecord,
 )
-from spark_log.metadata.records import ConfigRecord
 from spark_log.types import (
     AlterConfigOp,
     ConfigEntry,

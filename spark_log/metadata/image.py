@@ -14,9 +14,14 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
+from spark_log.metadata.features import check_feature_level
 from spark_log.metadata.records import (
+    CLIENT_RESOURCE,
+    CLUSTER_RESOURCE,
+    TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -29,17 +34,6 @@ from spark_log.metadata.records import (
 )
 from spark_log.metadata.topic_image import TopicImage, parse_overrides
 from spark_log.util import IN_PROCESS
-
-TOPIC_RESOURCE = "topic"
-"""``resource_type`` of a `ConfigRecord` of a topic."""
-
-CLUSTER_RESOURCE = "broker"
-"""``resource_type`` of a `ConfigRecord` of the whole cluster, with an empty name (Kafka's default
-for all brokers)."""
-
-CLIENT_RESOURCE = "client"
-"""``resource_type`` of a `ConfigRecord` with the quota of a client id. KRaft has a separate record
-type for quotas. Older versions would refuse to read that; they ignore an unknown resource type."""
 
 DEFAULT_CLIENT = ""
 """``resource_name`` of the quotas that apply to client ids without a quota of their own."""
@@ -67,6 +61,7 @@ class MetadataImage:
         controller: the newest controller; None if there was none yet.
         cluster_overrides: the config overrides of the whole cluster.
         client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; without empty entries.
+        features: name of a feature → the record of its finalized level.
         is_complete: whether this version understands all of the records. Otherwise `records` would
             lose data that a newer version of spark-log has written.
     """
@@ -78,6 +73,7 @@ class MetadataImage:
         self.controller: RegisterControllerRecord | None = None
         self.cluster_overrides: dict[str, str] = {}
         self.client_overrides: dict[str, dict[str, str]] = {}
+        self.features: dict[str, FeatureLevelRecord] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
         self._unshared: set[str] = set()
@@ -94,6 +90,7 @@ class MetadataImage:
         image.next_producer_id = self.next_producer_id
         image.cluster_overrides = dict(self.cluster_overrides)
         image.client_overrides = dict(self.client_overrides)
+        image.features = dict(self.features)
         image._topics = dict(self._topics)
         image._names = dict(self._names)
         image.next_broker_epoch = self.next_broker_epoch
@@ -103,6 +100,7 @@ class MetadataImage:
 
     def records(self) -> Iterator[MetadataRecord]:
         """Yield records that make this image when they are replayed on an empty one."""
+        yield from self.features.values()
         for key, value in self.cluster_overrides.items():
             yield _config(CLUSTER_RESOURCE, "", key, value)
         for client, overrides in self.client_overrides.items():
@@ -228,6 +226,7 @@ class MetadataImage:
         Raises:
             CorruptRecordError: the record refers to a topic, partition or broker that does not
                 exist.
+            UnsupportedVersionError: the cluster uses a feature that this release does not know.
         """
         if record.model_extra:
             self.is_complete = False
@@ -245,6 +244,9 @@ class MetadataImage:
             case RemoveTopicRecord(topic_id=topic_id):
                 del self._names[self._writable_topic(topic_id).name]
                 del self._topics[topic_id]
+            case FeatureLevelRecord():
+                check_feature_level(record)
+                self.features[record.name] = record
             case ProducerIdsRecord(next_producer_id=next_producer_id):
                 self.next_producer_id = max(self.next_producer_id, next_producer_id)
             case RegisterControllerRecord(controller_epoch=epoch):

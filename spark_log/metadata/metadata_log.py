@@ -27,6 +27,7 @@ from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, Spar
 from spark_log.log import LocalLog, LogView
 from spark_log.log.files import ExistenceMarker
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
+from spark_log.metadata.features import with_features
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
@@ -117,6 +118,7 @@ class MetadataLog:
             CorruptRecordError: the log is damaged.
             LogTruncatedError: files of the log were removed.
             StorageError: the log cannot be read.
+            UnsupportedVersionError: the cluster uses a feature that this release does not know.
         """
         known, began_ms = self._known, self._clock.monotonic_ms()
         if self._is_checked and self._log.tail_ends_at(known.offset):
@@ -175,7 +177,8 @@ class MetadataLog:
                 change. If it returns no records for the present state, nothing is appended.
 
         Returns:
-            The appended records; empty if nothing was to be changed.
+            The appended records; empty if nothing was to be changed. The first use of a feature
+            is preceded by the record of its level.
 
         Raises:
             UnknownOutcomeError: it is not known whether the change was made.
@@ -184,16 +187,20 @@ class MetadataLog:
             records: Sequence[MetadataRecord] = ()
             if self._is_checked:
                 with suppress(SparkLogError):  # the present state decides
-                    records = decide(self._known.image)
+                    records = self._decided(decide)
             while not records or not self._append(records):
                 self._replay_to_end()
-                records = decide(self._known.image)
+                records = self._decided(decide)
                 if not records:
                     return records
             # The change is made. After a crash or an error here the checkpoint is an older one.
-            with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
+            with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, SparkLogError):
                 self._write_checkpoint()
             return records
+
+    def _decided(self, decide: Decide) -> Sequence[MetadataRecord]:
+        image = self._known.image
+        return with_features(image.features, decide(image))
 
     def _write_checkpoint(self) -> None:
         content = self._checkpoint_bytes()
@@ -287,7 +294,7 @@ class MetadataLog:
             raise self._log.files.truncated(self._known.offset, reached)
 
     def _read_on(self) -> None:
-        """Replay the records after the known state; at the log's end this looks up one name."""
+        """Replay the records after the known state; at its end this costs one lookup."""
         image, offset, last_segment, checkpoint = self._known
         for batch, next_offset in self._log.stream(offset):
             if batch is not None:

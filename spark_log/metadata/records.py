@@ -12,6 +12,17 @@ from pydantic import ConfigDict, Field
 
 from spark_log.util import VersionedRecord, record_from_json
 
+TOPIC_RESOURCE = "topic"
+"""``resource_type`` of a `ConfigRecord` of a topic."""
+
+CLUSTER_RESOURCE = "broker"
+"""``resource_type`` of a `ConfigRecord` of the whole cluster, with an empty name (Kafka's default
+for all brokers)."""
+
+CLIENT_RESOURCE = "client"
+"""``resource_type`` of a `ConfigRecord` with the quota of a client id. KRaft has a separate record
+type for quotas. Older versions would refuse to read that; they ignore an unknown resource type."""
+
 
 class MetadataRecord(VersionedRecord):
     """Base class of all metadata records. Fields that a newer version added are kept."""
@@ -22,8 +33,8 @@ class MetadataRecord(VersionedRecord):
 class TopicRecord(MetadataRecord):
     """A topic was created.
 
-    The name and the id form the name of a directory. A record whose directory would lie elsewhere
-    is refused, whichever process wrote it.
+    The name and the id form the name of a directory. A record that would name a directory
+    outside of the root is refused, whichever process wrote it.
     """
 
     name: Annotated[str, Field(pattern=r"^[^/\x00]+$")]
@@ -241,6 +252,21 @@ class UnregisterBrokerRecord(MetadataRecord):
     broker_epoch: int
 
 
+class FeatureLevelRecord(MetadataRecord):
+    """A level of a feature was finalized (`spark_log.metadata.features`).
+
+    Attributes:
+        name: the feature's name.
+        feature_level: the level.
+        release: the first release that knows the level, for the error of a client that does not.
+            Not in Kafka.
+    """
+
+    name: str
+    feature_level: int
+    release: str = ""
+
+
 class RegisterControllerRecord(MetadataRecord):
     """A controller began to work. Controllers with a lower epoch stop.
 
@@ -261,7 +287,7 @@ _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
         *(TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord),
         ProducerIdsRecord,
         *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord),
-        RegisterControllerRecord,
+        *(RegisterControllerRecord, FeatureLevelRecord),
     )
 }
 

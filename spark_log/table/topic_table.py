@@ -39,8 +39,8 @@ class TableSetting:
 
     Attributes:
         policy: ``NONE`` without a table; else ``cleanup.policy`` of the topic.
-        metadata_offset: offset of the record of the metadata log that made it so. A setting counts
-            only before one of a lower offset; -1 before the first.
+        metadata_offset: offset of the metadata log's record that set it; -1 for the default. A
+            setting replaces those with a lower offset.
     """
 
     policy: CleanupPolicy = CleanupPolicy.NONE
@@ -62,11 +62,10 @@ class PartitionTable:
     Attributes:
         setting: the table's setting.
         start: the first offset of the table. The first file may begin before it.
-        end: the offset after the table's last. The table has every record of the log between the
-            two, or, of a compacted topic, the last one of each key as of the end.
+        end: the offset after the table's last. The table has every record of the log from its start
+            to its end; of a compacted topic, the last record of each key before its end.
         files: the Parquet segments, in offset order. They do not overlap and leave nothing out.
-        compaction: the generation of the compaction whose files these are, all of them and no
-            other; 0 if there is none.
+        compaction: the generation of the compaction that ``files`` are all files of; 0 without one.
     """
 
     setting: TableSetting = TableSetting()
@@ -77,7 +76,7 @@ class PartitionTable:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the table has of each key one row as of its end."""
+        """Whether the table has one row for each key."""
         return bool(self.compaction) or not self.files
 
     def with_file(self, name: SegmentName, replaced: Sequence[SegmentName]) -> PartitionTable:
@@ -122,7 +121,7 @@ def parquet_path(directory: str, name: SegmentName) -> str:
 
 
 def parse_setting(state: TableState) -> TableSetting:
-    """Return the setting in a table's properties; the one before the first if there is none."""
+    """Return the setting in a table's properties; the default without one."""
     text = state.configuration.get(SETTING_PROPERTY)
     if text is None:
         return TableSetting()
@@ -133,7 +132,7 @@ def parse_setting(state: TableState) -> TableSetting:
 def parse_partition(
     state: TableState, topic_id: str, partition: int, directory: str
 ) -> PartitionTable:
-    """Return what a state of a table says of a partition.
+    """Return a partition in a state of its table.
 
     Args:
         state: the state of the table.
@@ -172,13 +171,12 @@ def changes(
     The setting is a property of the whole table, so its action is the caller's.
 
     Args:
-        before: what the newest version says.
-        after: what the next version is to say.
+        before: the partition in the newest version.
+        after: the partition in the next version.
         topic_id: the topic's id.
         partition: the partition's number.
         directory: the partition's directory, relative to the topic's.
-        data_files: size and statistics of the files that are new in ``after``, and of those that
-            are no more.
+        data_files: size and statistics of the files that only one of the two has.
         time_ms: the time that Delta's history shows.
     """
     removed = [name for name in before.files if name not in after.files]
@@ -204,6 +202,6 @@ def app_id(topic_id: str, partition: int, what: str) -> str:
     Args:
         topic_id: the topic's id.
         partition: the partition's number.
-        what: what its ``version`` is: ``start``, ``end``, or ``compaction``.
+        what: the meaning of its ``version``: ``start``, ``end``, or ``compaction``.
     """
     return f"spark_log/{topic_id}/{partition}/{what}"

@@ -110,9 +110,9 @@ def current_deadline() -> Deadline | None:
 
 @contextmanager
 def within(deadline: Deadline) -> Iterator[None]:
-    """Let the block have a deadline: it sends no more requests when the time is up.
+    """Give the block a deadline: it sends no more requests when the time is up.
 
-    Calls in it have no time limits of their own, and do not wait for a storage that is away.
+    Calls in the block have no time limits of their own, and do not wait through an outage.
     """
     token = _current.set(deadline)
     try:
@@ -174,7 +174,7 @@ class LimitedCall(Generic[_Answer]):
 
         Args:
             call: the function to run.
-            deadline: after it the call sends no more requests; None for no limit.
+            deadline: the time after which the call sends no more requests; None for no limit.
         """
         context = copy_context()
         context.run(_current.set, deadline)

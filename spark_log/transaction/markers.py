@@ -94,8 +94,6 @@ def transaction_markers(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
     """Return the markers of a decided transaction: partition → its participants' markers."""
-    from spark_log.record import EndTransactionMarker
-
     markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
     decision = state.decision
     assert decision is not None
@@ -103,7 +101,7 @@ def transaction_markers(
         marker = EndTransactionMarker(
             producer_id=producer_id,
             producer_epoch=participant.producer.producer_epoch + 1,
-            is_committed=state.state.is_committed and producer_id in decision.counting,
+            is_committed=state.is_committed and producer_id in decision.counting,
         )
         for partition in participant.partitions:
             markers.setdefault(partition, []).append(marker)

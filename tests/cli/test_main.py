@@ -25,6 +25,7 @@ COMMANDS = [
     "dump-log",
     "elect-leaders",
     "exporter",
+    "features",
     "groups",
     "init",
     "log-dirs",
@@ -45,6 +46,7 @@ COMMANDS = [
     "version",
 ]
 GROUPS = {
+    "features": "describe",
     "brokers": "list",
     "configs": "describe",
     "controller": "run",

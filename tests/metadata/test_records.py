@@ -11,6 +11,7 @@ from spark_log.errors import CorruptRecordError
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -90,6 +91,11 @@ AT_REST = [
         ConfigRecord(resource_type="topic", resource_name="µ", name="a", value=None),
         '{"type":"ConfigRecord","version":0,"data":{"resourceType":"topic",'
         '"resourceName":"\\u00b5","name":"a","value":null}}',
+    ),
+    (
+        FeatureLevelRecord(name="table.version", feature_level=1, release="0.4.0"),
+        '{"type":"FeatureLevelRecord","version":0,"data":{"name":"table.version",'
+        '"featureLevel":1,"release":"0.4.0"}}',
     ),
     (
         RemoveTopicRecord(topic_id="id"),

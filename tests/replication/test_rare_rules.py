@@ -280,7 +280,7 @@ def joining_that_was_given_up_and_began_again(folder):
     with suppress(KeyboardInterrupt):
         recovery.run()
     log = log_of(RealCluster(cluster.root))
-    log.states.shrink_isr(log.states.refresh(), (0, 1))
+    log.states.remove_from_isr(log.states.refresh(), (0, 1))
     return [value for _, value in values(log)] == [b"record:0"]
 
 

@@ -14,8 +14,8 @@ from spark_log.util import printable
 def log_dirs(topics: Topics, root: Root, output: Output) -> None:
     """Show directories and sizes of replicas, by broker.
 
-    Without names the partitions of all topics are shown. Of a broker whose root cannot be read, the
-    error is shown.
+    Without names the partitions of all topics are shown. For a broker whose root cannot be read,
+    the error is shown.
     """
     described = root.admin().describe_log_dirs(topics.names_or_none)
     if output.is_json:

@@ -27,9 +27,9 @@ groups reads."""
 class GroupsParameters(Parameters):
     """The groups that are listed."""
 
-    q: Annotated[str, Field(max_length=1000, description="A part of the id.")] = ""
+    q: Annotated[str, Field(max_length=1000, description="Text that the id contains.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of groups to skip.")] = 0
-    limit: Annotated[int, Field(ge=1, le=200, description="Most groups.")] = 50
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of groups.")] = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
     found = [each for each in console.admin.list_groups() if wanted in each.group_id.lower()]
     page = found[parameters.start : parameters.start + parameters.limit]
     # Read committed offsets first: a log end that is read later is never before them.
-    committed = OffsetsTable(console.cluster).all_positions()
+    committed = OffsetsTable(console.cluster).all_committed_offsets()
     keys = {key for each in page for key in committed.get(each.group_id, ())}
     topics = _topics(console, keys)
     bounds = _bounds(console, topics, budget) if len(topics) <= _MAX_LAGS else {}

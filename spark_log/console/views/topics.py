@@ -72,9 +72,9 @@ class TopicRow:
 class TopicsParameters(Parameters):
     """The topics that are listed."""
 
-    q: Annotated[str, Field(max_length=1000, description="A part of the name.")] = ""
+    q: Annotated[str, Field(max_length=1000, description="Text that the name contains.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of topics to skip.")] = 0
-    limit: Annotated[int, Field(ge=1, le=200, description="Most topics.")] = 50
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of topics.")] = 50
 
 
 @dataclass(frozen=True, slots=True)

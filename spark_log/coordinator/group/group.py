@@ -8,7 +8,7 @@ Each partition therefore has at most one owner in every generation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from spark_log.coordinator.group.records import (
     MemberPart,
     PendingOffsetsPart,
     TopicPart,
-    of_partitions,
+    topic_partitions,
 )
 from spark_log.errors import CorruptRecordError
 from spark_log.record import ProducerIdAndEpoch
@@ -89,7 +89,7 @@ class Member:
         """Return the member from its stored form."""
         values = {name: getattr(part, name) for name in MemberPart.model_fields}
         for name in ("owned", "revoking", "pending"):
-            values[name] = of_partitions(values[name])
+            values[name] = topic_partitions(values[name])
         return Member(**values)
 
     def to_part(self) -> MemberPart:
@@ -182,13 +182,6 @@ class Group:
             if member.instance_id is not None
         }
 
-    def unowned(self) -> Iterator[TopicPartition]:
-        """Yield the partitions of subscribed topics that no member has."""
-        for name, topic in self.topics.items():
-            for number in range(topic.partitions):
-                if TopicPartition(name, number) not in self.owners:
-                    yield TopicPartition(name, number)
-
     def next_generation(self, **changed: Any) -> Group:
         """Return the group in its next generation, with changed attributes."""
         after = replace(self, generation=self.generation + 1, revision=0, **changed)
@@ -196,7 +189,9 @@ class Group:
             return after
         return replace(after, last_removal=after.generation)
 
-    def pending(self, partitions: Collection[TopicPartition]) -> tuple[PendingOffsets, ...]:
+    def pending_offsets_of(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[PendingOffsets, ...]:
         """Return the pending offsets of some partitions."""
         return tuple(
             each for each in self.pending_offsets if not each.partitions.isdisjoint(partitions)
@@ -289,7 +284,7 @@ def _pending_offsets(part: PendingOffsetsPart) -> PendingOffsets:
         ProducerIdAndEpoch(part.producer_id, part.producer_epoch),
         part.generation,
         part.member_id,
-        of_partitions(part.partitions),
+        topic_partitions(part.partitions),
         part.committed_us,
     )
 

@@ -198,7 +198,7 @@ class GroupMember:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- positions -------------------------------------------------------------------------------
+    # --- committed offsets -----------------------------------------------------------------------
 
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets of partitions that were just assigned to this member.

@@ -344,7 +344,7 @@ class CommitQueue:
         """Return the rows that a request commits; None if it was refused, with its outcome set."""
         positions = CommittedOffsets()
         if request.expected is None:
-            positions = self._table.positions(request.group)
+            positions = self._table.committed_offsets(request.group)
         try:
             return tuple(request.decide(positions))
         except SparkLogError as error:

@@ -173,8 +173,9 @@ class DeltaSink:
                     raise StorageError(f"{self.url}: commit failed: {_one_line(error)}") from error
                 if tries >= _MAX_TRIES:
                     raise StorageError(
-                        f"{self.url}: commit failed, because other commits came first {tries} "
-                        f"times; last error: {_one_line(error)}"
+                        f"{self.url}: commit failed {tries} times, because other commits were "
+                        f"first; run fewer writers of this table. The last error: "
+                        f"{_one_line(error)}"
                     ) from error
                 if has_moved:
                     _sync_everything(self._store())

@@ -74,7 +74,7 @@ class ChainAppender:
                     on_failure=partial(self._on_staging_error, state, attempt),
                 )
             except ReplicaFailedError as failed:
-                attempt.move_to(attempt.shrink_isr(state, failed))
+                attempt.move_to(attempt.leave_out(state, failed))
             except StagingFailedError:  # the leader was left out just now
                 attempt.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
@@ -86,12 +86,12 @@ class ChainAppender:
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ChainAttempt.shrink_isr`.
+            SparkLogError: See `ChainAttempt.leave_out`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            attempt.shrink_isr(state, ReplicaFailedError(state.leader, error))
+            attempt.leave_out(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:

@@ -168,7 +168,7 @@ class ChainAttempt:
             )
         return newer
 
-    def shrink_isr(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
+    def leave_out(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
         """Take a replica that failed out of the in-sync and joining replicas.
 
         Args:
@@ -189,7 +189,7 @@ class ChainAttempt:
         self._failed.add(broker_id)
         newer = state
         if state.chain != (broker_id,):
-            newer = self._commit_shrunk_isr(state, failed)
+            newer = self._remove_from_isr(state, failed)
         elif state.is_replicated:  # by this state no replica is left: a newer one may have some
             try:
                 newer = self._states.refresh()
@@ -218,13 +218,11 @@ class ChainAttempt:
             ) from error
         raise error from error.__cause__
 
-    def _commit_shrunk_isr(
-        self, state: PartitionState, failed: ReplicaFailedError
-    ) -> PartitionState:
+    def _remove_from_isr(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
         """Change the metadata; return the newest state."""
         why = f"{self._name}: the replica on broker {failed.broker_id} failed ({failed.error})"
         try:
-            return self._states.shrink_isr(state, (failed.broker_id,))
+            return self._states.remove_from_isr(state, (failed.broker_id,))
         except UnknownOutcomeError as unknown:  # of the change, not of the append
             raise StorageUnavailableError(
                 f"{why}, and it is not known whether it was taken out of the in-sync replicas: "

@@ -155,7 +155,7 @@ class ReplicaChain:
                     continue
                 except ReplicaFailedError as failed:
                     # The other replicas have the records, or get them, without this one.
-                    newer = attempt.shrink_isr(state, failed)
+                    newer = attempt.leave_out(state, failed)
                 if newer is state:
                     attempt.check_enough()
                     break
@@ -289,7 +289,7 @@ class ReplicaChain:
             except FencedLeaderEpochError:
                 attempt.move_to(attempt.refresh_epoch())
             except ReplicaFailedError as failed:
-                attempt.move_to(attempt.shrink_isr(state, failed))
+                attempt.move_to(attempt.leave_out(state, failed))
         return attempt.state
 
     def move_start(self, offset: int, view: LogView | None = None) -> int:
@@ -319,7 +319,7 @@ class ReplicaChain:
                     starts, lags = self._move_starts(state, offset, view, attempt)
                 except ReplicaFailedError as failed:
                     attempt.has_put |= isinstance(failed.error, UnknownOutcomeError)
-                    attempt.move_to(attempt.shrink_isr(state, failed))
+                    attempt.move_to(attempt.leave_out(state, failed))
                     continue
                 if lags:
                     self.replicate()

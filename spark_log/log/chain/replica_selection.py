@@ -106,7 +106,7 @@ class ReplicaSelection:
                 with blaming(state.chain[-1]):
                     can_read = self._can_read(state)
             except ReplicaFailedError as failed:
-                state = attempt.shrink_isr(state, failed)
+                state = attempt.leave_out(state, failed)
                 continue
             if can_read:
                 return

@@ -14,9 +14,10 @@ from spark_log.errors import (
     InvalidTopicError,
 )
 from spark_log.metadata.brokers import usable_brokers
-from spark_log.metadata.image import TOPIC_RESOURCE, MetadataImage
+from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions import place_replicas, validate_replica_assignment
 from spark_log.metadata.records import (
+    TOPIC_RESOURCE,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,

@@ -282,7 +282,7 @@ class Transactions:
             ),
             self._identity.coordinator() as coordinator,
         ):
-            coordinator.complete()
+            coordinator.record_completion()
 
     def _end(self, producer: ProducerIdAndEpoch) -> None:
         with self._accumulator.lock:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog
@@ -189,7 +189,7 @@ GROUP_RULES: dict[str, GroupVariant] = {
     ),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
     "a revoked partition is given after its release": GroupVariant(
-        patches=((group_changes, "reconcile", _give_at_once),)
+        patches=((group_decisions, "reconcile", _give_at_once),)
     ),
     "a transaction's offsets are sent by the owner": GroupVariant(
         patches=((Group, "refusal_of", _lets_all_send),)

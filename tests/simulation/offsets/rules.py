@@ -8,12 +8,13 @@ from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets.commit_queue import CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
-from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
+from spark_log.coordinator.offsets.store import ChangedGroups, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog, StagedVersion
 from spark_log.delta.files import DataFile
 from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
+from spark_log.storage import OFFSETS_TABLE
 from tests.simulation.offsets.world import Maintenance, OffsetsVariant
 
 # --- names that were freed -----------------------------------------------------------------------
@@ -98,7 +99,7 @@ class _ReadsOnce(OffsetsStore):
         if versions is None:
             self._forget()
         if self.state.version < 0:
-            check_not_lost(self.store, DIRECTORY)
+            check_not_lost(self.store, OFFSETS_TABLE)
             if not create:
                 return
             create_table(self.log, self.clock)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from spark_log.coordinator.offsets.creation import MARKER
-from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
-from spark_log.storage import Store
+from spark_log.storage import OFFSETS_TABLE, Store
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.wrong_clocks import WrongClock
 from tests.simulation.offsets.profile import OffsetsProfile, draw_offsets_profile
@@ -87,7 +86,7 @@ class ForeignCleanup:
 
     def _clean_up(self, store: Store) -> None:
         world = self._world
-        log = DeltaLog(store, DIRECTORY, world.clock)
+        log = DeltaLog(store, OFFSETS_TABLE, world.clock)
         log.refresh()
         if log.state.version < 1:
             return

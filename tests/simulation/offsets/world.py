@@ -21,13 +21,13 @@ from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
-from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.coordinator.offsets.store import OffsetsStore
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
-from spark_log.storage import Store
+from spark_log.storage import OFFSETS_TABLE, Store
 from spark_log.util.clock import Clock
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
@@ -130,7 +130,7 @@ class OpenOffsetsTable:
     def __init__(self, world: OffsetsWorld) -> None:
         variant = world.variant
         self.table = variant.table(world.store, world.clock)
-        self.table.log = variant.log(world.store, DIRECTORY, world.clock)
+        self.table.log = variant.log(world.store, OFFSETS_TABLE, world.clock)
         self.commits = variant.commits(self.table)
         self.maintenance = variant.maintenance(self.table, self.commits, _image)
         self.table.maintain = self._maintain
@@ -149,7 +149,7 @@ class OpenOffsetsTable:
     def read(self, group: str) -> int:
         """Return the committed offset of a group; -1: none."""
         self.table.refresh()
-        found = self.table.positions(group).positions().get(KEY)
+        found = self.table.committed_offsets(group).present().get(KEY)
         return -1 if found is None else found.offset
 
     def generation(self, group: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_log.storage import WITNESSES
-from spark_log.storage.quorum.membership import DIRECTORY
+from spark_log.storage.quorum.membership import QUORUM_DIRECTORY
 from tests.simulation.violation import ViolationError
 
 
@@ -24,7 +24,7 @@ class TrueNames:
     def on_put(self, root: str, path: str, content: bytes) -> None:
         """Check a file that appeared on a member."""
         is_replaced = path.startswith(f"{WITNESSES}/") or path.endswith(".installed")
-        if is_replaced or f"/{DIRECTORY}/" in f"/{path}":
+        if is_replaced or f"/{QUORUM_DIRECTORY}/" in f"/{path}":
             return
         first = self.contents.setdefault(path, content)
         if first != content:

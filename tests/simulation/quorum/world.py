@@ -12,7 +12,7 @@ from typing import Any
 
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
-from spark_log.storage.quorum import QuorumStore, changes
+from spark_log.storage.quorum import QuorumStore, reconfiguration
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
@@ -217,5 +217,5 @@ def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
     return (
         (Proposal, "backoff", haste),
         (uuid, "uuid4", uuid4),
-        (changes, "Random", random),
+        (reconfiguration, "Random", random),
     )

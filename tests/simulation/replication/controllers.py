@@ -69,7 +69,7 @@ class Controller:
         if not world.is_ending:
             if world.chance(world.profile.suspicion):
                 suspect = random.choice(state.replicas)
-                newer = opened.states.shrink_isr(state, (suspect,))
+                newer = opened.states.remove_from_isr(state, (suspect,))
                 world.scheduler.note(f"suspects {suspect}: {newer}")
             if world.chance(world.profile.fencing):
                 self._fence(opened, random.choice(state.replicas))

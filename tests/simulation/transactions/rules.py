@@ -20,7 +20,7 @@ from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
     TransactionMetadata,
-    changes,
+    decisions,
 )
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import markers as markers_module
@@ -30,8 +30,8 @@ from tests.simulation.patches import PatchVariant
 # --- the state log -------------------------------------------------------------------------------
 
 _shipped_register = TransactionCoordinator.register
-_shipped_registration = changes.register
-_shipped_commit = changes.commit
+_shipped_registration = decisions.register
+_shipped_commit = decisions.commit
 _shipped_append = LocalLog.append
 
 
@@ -113,7 +113,7 @@ def _checks_no_open_transaction(self: ProducerState, *what: Any, **how: Any) -> 
 def _every_participant_counts(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
-    is_committed = state.state.is_committed
+    is_committed = state.is_committed
     return {
         partition: [replace(marker, is_committed=is_committed) for marker in found]
         for partition, found in _shipped_markers(state).items()
@@ -125,7 +125,7 @@ TRANSACTIONS_RULES: dict[str, PatchVariant] = {
         ((TransactionCoordinator, "register", _registers_one_partition),)
     ),
     "a registration is refused after the decision": PatchVariant(
-        ((changes, "register", _registers_whoever_asks),)
+        ((decisions, "register", _registers_whoever_asks),)
     ),
     "a marker raises the epoch": PatchVariant(
         (
@@ -151,7 +151,9 @@ TRANSACTIONS_RULES: dict[str, PatchVariant] = {
     "a decision is appended where it was made": PatchVariant(
         ((LocalLog, "append", _appends_wherever_the_end_is),)
     ),
-    "a micro-batch is committed once": PatchVariant(((changes, "commit", _commits_a_batch_again),)),
+    "a micro-batch is committed once": PatchVariant(
+        ((decisions, "commit", _commits_a_batch_again),)
+    ),
     "a producer id is recorded before it is used": PatchVariant(
         ((coordinator_module, "record_producer", _records_nothing),)
     ),

@@ -18,7 +18,7 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import RECORD_SCHEMA, ProducerAppend, ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, decisions
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
 from spark_log.util.suppressed import SuppressedErrors
@@ -285,6 +285,6 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
         (Appender, "races_per_listing", profile.faults.races_per_listing),
         *(
             (module, "LAST_EPOCH", profile.last_epoch)
-            for module in (changes, coordinator_module, state_module)
+            for module in (decisions, coordinator_module, state_module)
         ),
     )

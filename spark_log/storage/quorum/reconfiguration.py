@@ -1,11 +1,12 @@
-"""Adds a member to a quorum, or removes one: one at a time.
+"""Reconfiguration: adds a member to a quorum, or removes one, one at a time (as KIP-853).
 
-A change is a file ``__quorum/<version>.json``, whose content the members of the version before
-decide as any other put. Then the list is installed on them and on a new member. From then on a
-client with the older list is told so by each majority that it asks.
+A change is a file ``__quorum/<version>.json``. The members of the version before decide its
+content, as for any other put. Then the list is installed on them, and on a new member. From then
+on, each majority that a client with the older list calls has a member that knows the newer list.
 
-Lists that follow each other share a member between any two majorities, those after the next do not.
-So before a change takes effect `synchronize` puts all that was decided on the members that stay.
+A majority of one version has a member in common with each majority of the next version, but not
+with those of later versions. Before a change takes effect, `synchronize` therefore finishes all
+decisions, and copies all files to the members that stay.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from spark_log.errors import (
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
-    DIRECTORY,
+    QUORUM_DIRECTORY,
     Membership,
     RootStatus,
     Voter,
@@ -37,12 +38,12 @@ from spark_log.storage.quorum.membership import (
 from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
-from spark_log.storage.quorum.settled import copy_file
+from spark_log.storage.quorum.read_repair import copy_file
 from spark_log.storage.root_directories import QUORUM_CHANGES, is_of_file_system
 from spark_log.threads import Call
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
 
-_OBJECT: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
+_CLAIM_OR_VOTE: Final = re.compile(r"(.+)\.\d+\.(claim|vote)")
 
 
 def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> Membership:
@@ -59,7 +60,7 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         ConcurrentModificationError: another process changed the members.
         StorageError: a majority, or the new root, does not answer.
     """
-    members = _installed(store)
+    members = _finish_last_change(store)
     voters = members.membership.voters
     joining = store.open_member(root)
     known = next((voter for voter in voters if voter.root == joining.url), None)
@@ -72,17 +73,17 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
                 f"{joining.url} was a member of a quorum; give an empty root", path=joining.url
             )
         check_is_empty(joining.url, joining)
-        # The id first: from the decision on the root counts.
+        # Give the id before the decision: the root counts from the decision on.
         directory_id = min(status.directory_ids, default=uuid.uuid4().hex)
         voter = Voter(joining.url, directory_id)
         voter.give_id(joining)
-        # What clients with the list before this one have put until they were told of it.
+        # Copy what clients have put that had the list before this one.
         store.with_members(lambda members: synchronize(members, clock=clock))
         changed = _decide(store, members, (*voters, voter))
         members.install(changed)
         store.reload()
     elif known.directory_id in status.directory_ids:
-        changed = members.membership  # an earlier call did not come to its end
+        changed = members.membership  # an earlier call was interrupted
     else:
         raise InvalidConfigurationError(
             f"{joining.url} is a member of the quorum and has lost its files: remove it first, "
@@ -91,21 +92,26 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         )
     changed.install(joining)
     store.with_members(lambda members: synchronize(members, clock=clock))
-    store.put(f"{changed.change_path}.installed", b"")
+    store.put(_note_path(changed), b"")
     return changed
 
 
 def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> Membership:
     """Remove a member, which need not answer; return the new list.
 
-    If it answers it loses its id, so that clients with the older list write nothing into it.
+    If it answers, it loses its id, so that clients with the older list write nothing into it.
+
+    Args:
+        store: the quorum.
+        root: the path or URL of the member, as the list has it.
+        clock: waits where others propose at the same time.
 
     Raises:
         InvalidConfigurationError: it is not a member, or the only one.
         ConcurrentModificationError: another process changed the members.
-        StorageError: a majority of those that stay does not answer.
+        StorageError: a majority of the other members does not answer.
     """
-    members = _installed(store)
+    members = _finish_last_change(store)
     voters = members.membership.voters
     staying = tuple(voter for voter in voters if voter.root != root)
     if len(staying) == len(voters):
@@ -118,7 +124,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
     changed = _decide(store, members, staying)
     members.install(changed)
     store.reload()
-    store.put(f"{changed.change_path}.installed", b"")
+    store.put(_note_path(changed), b"")
     _take_ids(store, members, set(voters) - set(staying))
     return changed
 
@@ -139,10 +145,11 @@ def synchronize(
     Args:
         members: the members.
         clock: waits where others propose at the same time.
-        without: a member that is not to count.
+        without: the root of the member that will be removed; None without one. Its copies of files
+            do not count.
 
     Raises:
-        StorageError: a majority of the members, or of those without that member, does not answer.
+        StorageError: a majority of the members, or of those that stay, does not answer.
     """
     random = Random()
     staying = {
@@ -161,12 +168,12 @@ def synchronize(
 
 
 def _undecided(members: Members, directory: str) -> set[str]:
-    """Return the paths of a directory that have objects of a decision on some member."""
-    below = f"{directory}/{DIRECTORY}".lstrip("/")
+    """Return the paths in a directory that have a claim or a vote on some member."""
+    below = f"{directory}/{QUORUM_DIRECTORY}".lstrip("/")
     found = members.request(lambda store: [file.name for file in store.list(below)])
     if len(found.counted) < members.majority:
         raise members.no_majority(below, found)
-    names = (_OBJECT.fullmatch(name) for each in found.answers.values() for name in each)
+    names = (_CLAIM_OR_VOTE.fullmatch(name) for each in found.answers.values() for name in each)
     return {f"{directory}/{name[1]}".lstrip("/") for name in names if name}
 
 
@@ -182,14 +189,15 @@ def _directories(members: Members, directory: str) -> Iterator[str]:
         yield from _directories(members, f"{directory}/{name}".lstrip("/"))
 
 
-def _installed(store: QuorumStore) -> Members:
-    """Return the newest members, whose list is on a majority of those of the version before.
+def _finish_last_change(store: QuorumStore) -> Members:
+    """Finish the last change of the members if its process has ended; return the newest members.
 
-    The process that decided on the list may have ended before it was. A note says that it was.
+    The change is finished when its list is on a majority of the members before it. The file
+    ``<version>.json.installed`` says so.
     """
     members = store.reload()
     membership = members.membership
-    note = f"{membership.change_path}.installed"
+    note = _note_path(membership)
     if membership.version == 1 or note in {file.path for file in store.list(QUORUM_CHANGES)}:
         return members
     before = _list_before(members)
@@ -198,6 +206,10 @@ def _installed(store: QuorumStore) -> Members:
     store.with_members(synchronize)
     store.put(note, b"")
     return members
+
+
+def _note_path(membership: Membership) -> str:
+    return f"{membership.change_path}.installed"
 
 
 def _list_before(members: Members) -> Membership:
@@ -220,14 +232,14 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
         members.install(Membership.parse(decided, changed.change_path))
         store.reload()
         raise ConcurrentModificationError(
-            "another process has changed the members of the quorum at the same time: look at them "
-            "with spark-log quorum describe, then try again"
+            "another process has changed the members of the quorum at the same time; see them with "
+            "spark-log quorum describe, then try again"
         ) from None
     return changed
 
 
 def _take_ids(store: QuorumStore, members: Members, removed: Iterable[Voter]) -> None:
-    """Take the ids from roots that are no members any more, if they answer soon."""
+    """Take the ids from roots that are no members any more; a root that hangs is left out."""
     for voter in removed:
         take = Call(voter.root, partial(voter.take_id, store.open_member(voter.root)))
         replies = members.fan_out.request([take], is_done=lambda _: False, suffices=lambda _: True)

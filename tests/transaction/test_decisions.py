@@ -1,4 +1,4 @@
-"""Changes of a transactional id: decisions, without storage."""
+"""Decisions about a transactional id, without storage."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from spark_log.errors import (
     TransactionAbortableError,
 )
 from spark_log.record import MAX_PRODUCER_EPOCH, ProducerIdAndEpoch
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.state import (
     LAST_EPOCH,
     TransactionDecision,
@@ -34,11 +34,11 @@ NEXT = ProducerIdAndEpoch(1, 1)
 
 
 def committed(state, *counting, offsets=(), batch_id=None):
-    return after(state, changes.commit(state, state.owner, counting, offsets, batch_id))
+    return after(state, decisions.commit(state, state.owner, counting, offsets, batch_id))
 
 
 def expired(state):
-    return after(state, changes.expire(state, state.transaction))
+    return after(state, decisions.expire(state, state.transaction))
 
 
 def at_last_epoch(state):
@@ -56,13 +56,13 @@ class TestInitialize:
 
     def test_another_one_has_the_next_epoch_and_fences_the_one_before(self):
         state = initialized()
-        state = after(state, changes.initialize(state, 2000))
+        state = after(state, decisions.initialize(state, 2000))
         assert (state.owner, state.timeout_ms) == (NEXT, 2000)
         for call in (
-            lambda: changes.register(state, OWNER, [P0]),
-            lambda: changes.join(state, OWNER, 5),
-            lambda: changes.commit(state, OWNER, [], batch_id=0),
-            lambda: changes.abort(state, OWNER),
+            lambda: decisions.register(state, OWNER, [P0]),
+            lambda: decisions.join(state, OWNER, 5),
+            lambda: decisions.commit(state, OWNER, [], batch_id=0),
+            lambda: decisions.abort(state, OWNER),
         ):
             with pytest.raises(ProducerFencedError) as caught:
                 call()
@@ -72,24 +72,24 @@ class TestInitialize:
         state = ongoing()
         for each in (state, expired(state), committed(state, OWNER)):
             with pytest.raises(ConcurrentTransactionsError, match=r"Ongoing|Prepare"):
-                changes.initialize(each, 1000)
+                decisions.initialize(each, 1000)
         done = completed(expired(state))
-        state = after(done, changes.initialize(done, 1000))
+        state = after(done, decisions.initialize(done, 1000))
         assert (state.state, state.participants) == ("Empty", {})
 
     def test_by_one_that_was_replaced_is_fenced(self):
         state = initialized()
-        state = after(state, changes.initialize(state, 1000, expected=OWNER))
+        state = after(state, decisions.initialize(state, 1000, expected=OWNER))
         with pytest.raises(ProducerFencedError):
-            changes.initialize(state, 1000, expected=OWNER)
+            decisions.initialize(state, 1000, expected=OWNER)
 
     def test_an_id_whose_epochs_are_used_up_is_replaced(self):
         state = at_last_epoch(initialized())
         assert state.needs_producer_id
         for not_new in (None, 1):
             with pytest.raises(InvalidTxnStateError, match="allocate another"):
-                changes.initialize(state, 1000, not_new)
-        state = after(state, changes.initialize(state, 1000, 7))
+                decisions.initialize(state, 1000, not_new)
+        state = after(state, decisions.initialize(state, 1000, 7))
         assert (state.owner, state.used_up_through) == (ProducerIdAndEpoch(7, 0), 1)
         assert not state.is_new(1), "it would have its epochs again"
 
@@ -98,59 +98,59 @@ class TestRegister:
     def test_the_first_registration_of_the_owner_begins_a_transaction(self):
         state = ongoing(P0)
         assert (state.state, state.transaction) == ("Ongoing", 1)
-        state = after(state, changes.register(state, OWNER, [P0, P1], ["g"]))
+        state = after(state, decisions.register(state, OWNER, [P0, P1], ["g"]))
         assert state.participants[1].partitions == {P0, P1}
         assert state.participants[1].groups == {"g"}
         assert state.transaction == 1
 
     def test_what_is_registered_is_not_registered_again(self):
         state = ongoing(P0, P1)
-        assert changes.register(state, OWNER, [P1]) is None
+        assert decisions.register(state, OWNER, [P1]) is None
 
     def test_is_refused_once_the_transaction_is_decided(self):
         state, late = joined(ongoing(P0), 5, P1)
         for decided in (committed(state, OWNER), expired(state)):
             for each in (decided, completed(decided)):
                 with pytest.raises(ProducerFencedError):
-                    changes.register(each, late, [P2])
+                    decisions.register(each, late, [P2])
 
     def test_of_an_older_epoch_is_refused_in_a_later_transaction(self):
         state, late = joined(ongoing(P0), 5, P1)
         state = completed(committed(state, OWNER))
-        state = after(state, changes.register(state, NEXT, [P0]))
+        state = after(state, decisions.register(state, NEXT, [P0]))
         state, again = joined(state, 5, P1)
         assert again == ProducerIdAndEpoch(5, 1)
         for old in (late, OWNER):
             with pytest.raises(ProducerFencedError):
-                changes.register(state, old, [P2])
+                decisions.register(state, old, [P2])
 
     def test_waits_until_the_markers_of_the_transaction_before_are_put(self):
         state = committed(ongoing(), OWNER)
         for call in (
-            lambda: changes.register(state, NEXT, [P0]),
-            lambda: changes.join(state, NEXT, 5),
-            lambda: changes.commit(state, NEXT, [], batch_id=0),
+            lambda: decisions.register(state, NEXT, [P0]),
+            lambda: decisions.join(state, NEXT, 5),
+            lambda: decisions.commit(state, NEXT, [], batch_id=0),
         ):
             with pytest.raises(ConcurrentTransactionsError, match="PrepareCommit"):
                 call()
         state = completed(state)
-        assert after(state, changes.register(state, NEXT, [P0])).transaction == 2
+        assert after(state, decisions.register(state, NEXT, [P0])).transaction == 2
 
     def test_the_owner_may_abort_what_others_aborted_and_go_on(self):
         state = expired(ongoing())
         with pytest.raises(TransactionAbortableError, match="abort"):
-            changes.register(state, OWNER, [P1])
-        assert changes.abort(state, OWNER) is None
+            decisions.register(state, OWNER, [P1])
+        assert decisions.abort(state, OWNER) is None
         state = completed(state)
-        assert after(state, changes.register(state, state.owner, [P1])).state == "Ongoing"
+        assert after(state, decisions.register(state, state.owner, [P1])).state == "Ongoing"
 
     def test_with_a_used_up_epoch_asks_to_initialize(self):
         state = at_last_epoch(initialized())
-        state = after(state, changes.register(state, state.owner, [P0]))
+        state = after(state, decisions.register(state, state.owner, [P0]))
         state = completed(expired(state))
         assert state.owner.producer_epoch == MAX_PRODUCER_EPOCH
         with pytest.raises(InvalidTxnStateError, match="initialize"):
-            changes.register(state, state.owner, [P0])
+            decisions.register(state, state.owner, [P0])
 
 
 class TestJoin:
@@ -164,7 +164,7 @@ class TestJoin:
         state, _ = joined(ongoing(), 5)
         for taken in (5, 1):
             with pytest.raises(InvalidTxnStateError, match="in use"):
-                changes.join(state, OWNER, taken)
+                decisions.join(state, OWNER, taken)
         assert state.free_producer_id() is None
 
     def test_an_id_is_taken_again_by_the_next_transaction(self):
@@ -177,7 +177,7 @@ class TestJoin:
     def test_an_id_that_did_not_take_part_keeps_its_epoch(self):
         state, _ = joined(ongoing(), 5)
         state = completed(committed(state, OWNER))
-        state = after(state, changes.register(state, NEXT, [P0]))
+        state = after(state, decisions.register(state, NEXT, [P0]))
         state = completed(committed(state, NEXT))
         assert state.producers == {5: 1}
 
@@ -189,10 +189,10 @@ class TestJoin:
         assert task.producer_epoch == LAST_EPOCH
         decided = completed(expired(state))
         assert (decided.producers, decided.used_up_through) == ({}, 5)
-        fresh = after(decided, changes.initialize(decided, 1000, 9))
+        fresh = after(decided, decisions.initialize(decided, 1000, 9))
         for used in (5, 4):
             with pytest.raises(InvalidTxnStateError, match="used up"):
-                changes.join(fresh, fresh.owner, used)
+                decisions.join(fresh, fresh.owner, used)
         assert joined(fresh, 6)[1] == ProducerIdAndEpoch(6, 0)
 
 
@@ -210,37 +210,37 @@ class TestCommit:
     def test_twice_is_once(self):
         state = ongoing()
         decided = committed(state, OWNER)
-        assert changes.commit(decided, OWNER, [OWNER]) is None
-        assert changes.commit(completed(decided), OWNER, [OWNER]) is None
+        assert decisions.commit(decided, OWNER, [OWNER]) is None
+        assert decisions.commit(completed(decided), OWNER, [OWNER]) is None
 
     def test_again_with_something_else_is_refused(self):
         decided = committed(ongoing(), OWNER)
-        with pytest.raises(InvalidTxnStateError, match="something else"):
-            changes.commit(decided, OWNER, [])
+        with pytest.raises(InvalidTxnStateError, match="committed already"):
+            decisions.commit(decided, OWNER, [])
 
     def test_of_what_others_aborted_is_refused(self):
         state = expired(ongoing())
         for each in (state, completed(state)):
             with pytest.raises(TransactionAbortableError):
-                changes.commit(each, OWNER, [OWNER])
+                decisions.commit(each, OWNER, [OWNER])
 
     def test_who_counts_is_a_participant(self):
         state, task = joined(ongoing(), 5)
         for other in (replace(task, producer_epoch=1), ProducerIdAndEpoch(6, 0)):
             with pytest.raises(InvalidTxnStateError, match="no participant"):
-                changes.commit(state, OWNER, [OWNER, other])
+                decisions.commit(state, OWNER, [OWNER, other])
 
     def test_offsets_are_of_groups_that_a_counting_participant_registered(self):
         state, task = joined(ongoing(), 5, groups=["g"])
         offset = TransactionOffset("g", "topic", "a-topic", 0, 7)
         with pytest.raises(InvalidTxnStateError, match="'g' is not registered"):
-            changes.commit(state, OWNER, [OWNER], [offset])
+            decisions.commit(state, OWNER, [OWNER], [offset])
         state = committed(state, task, offsets=[offset])
         assert state.decision.offsets == (offset,)
 
     def test_without_a_transaction_is_refused(self):
         with pytest.raises(InvalidTxnStateError, match="register"):
-            changes.commit(initialized(), OWNER, [])
+            decisions.commit(initialized(), OWNER, [])
 
     def test_a_micro_batch_without_records_is_committed_too(self):
         state = committed(initialized(), batch_id=0)
@@ -248,11 +248,11 @@ class TestCommit:
 
     def test_a_micro_batch_is_committed_once(self):
         state = completed(committed(ongoing(), OWNER, batch_id=4))
-        state = completed(committed(after(state, changes.register(state, NEXT, [P0]))))
+        state = completed(committed(after(state, decisions.register(state, NEXT, [P0]))))
         assert state.batch_id == 4, "a transaction without one keeps it"
         for old in (3, 4):
             with pytest.raises(InvalidTxnStateError, match="not above the last, 4"):
-                changes.commit(state, state.owner, [], batch_id=old)
+                decisions.commit(state, state.owner, [], batch_id=old)
 
     def test_an_aborted_micro_batch_may_be_committed_later(self):
         state = completed(expired(ongoing()))
@@ -262,20 +262,20 @@ class TestCommit:
 class TestAbort:
     def test_nobody_counts_and_every_epoch_is_raised(self):
         state, _ = joined(ongoing(), 5)
-        state = after(state, changes.abort(state, OWNER))
+        state = after(state, decisions.abort(state, OWNER))
         assert (state.state, state.decision) == ("PrepareAbort", TransactionDecision(OWNER))
         assert (state.owner, state.producers) == (NEXT, {5: 1})
 
     def test_twice_is_once_and_of_nothing_is_nothing(self):
         state = ongoing()
-        aborted = after(state, changes.abort(state, OWNER))
-        assert changes.abort(aborted, OWNER) is None
-        assert changes.abort(completed(aborted), NEXT) is None
-        assert changes.abort(initialized(), OWNER) is None
+        aborted = after(state, decisions.abort(state, OWNER))
+        assert decisions.abort(aborted, OWNER) is None
+        assert decisions.abort(completed(aborted), NEXT) is None
+        assert decisions.abort(initialized(), OWNER) is None
 
     def test_of_what_is_committed_is_refused(self):
         with pytest.raises(InvalidTxnStateError, match="committed"):
-            changes.abort(committed(ongoing(), OWNER), OWNER)
+            decisions.abort(committed(ongoing(), OWNER), OWNER)
 
 
 class TestExpire:
@@ -285,11 +285,11 @@ class TestExpire:
 
     def test_leaves_decided_and_later_transactions_alone(self):
         state = ongoing()
-        assert changes.expire(committed(state, OWNER), 1) is None
+        assert decisions.expire(committed(state, OWNER), 1) is None
         state = completed(expired(state))
-        assert changes.expire(state, 1) is None
-        state = after(state, changes.register(state, NEXT, [P0]))
-        assert changes.expire(state, 1) is None
+        assert decisions.expire(state, 1) is None
+        state = after(state, decisions.register(state, NEXT, [P0]))
+        assert decisions.expire(state, 1) is None
 
 
 class TestComplete:
@@ -303,12 +303,12 @@ class TestComplete:
 
     def test_twice_is_once(self):
         state = completed(expired(ongoing()))
-        assert changes.complete(state, 1) is None
-        state = after(state, changes.register(state, NEXT, [P0]))
-        assert changes.complete(state, 1) is None, "a later one goes on"
-        assert changes.complete(expired(state), 1) is None, "its markers may be missing"
+        assert decisions.complete(state, 1) is None
+        state = after(state, decisions.register(state, NEXT, [P0]))
+        assert decisions.complete(state, 1) is None, "a later one goes on"
+        assert decisions.complete(expired(state), 1) is None, "its markers may be missing"
 
     def test_what_is_not_decided_is_not_completed(self):
         for number in (1, 2):
             with pytest.raises(InvalidTxnStateError, match="not decided"):
-                changes.complete(ongoing(), number)
+                decisions.complete(ongoing(), number)

@@ -1,8 +1,9 @@
-"""Finds a file on the members, and puts it on a majority before a caller gets it.
+"""Read repair: finds a file on the members, and puts it on a majority before a caller gets it.
 
 A file exists only after its bytes were chosen, so one copy is proof. A file that only a minority
 holds is copied before it is returned: otherwise the next read could miss it. A file that is being
-deleted is on fewer and fewer members, so the members are asked a second time before it is copied.
+deleted disappears from one member after the other, so all members are asked again before it is
+copied.
 """
 
 from __future__ import annotations
@@ -82,17 +83,21 @@ def copy_file(members: Members, path: str, holders: Mapping[int, FileInfo]) -> d
     return found
 
 
-def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo]:
-    def head(store: Store) -> FileInfo | None:
-        try:
-            return store.head(path)
-        except NotFoundError:
-            return None
+def head_or_none(store: Store, path: str) -> FileInfo | None:
+    """Return a file's size and time; None if it does not exist."""
+    try:
+        return store.head(path)
+    except NotFoundError:
+        return None
 
+
+def _heads(members: Members, path: str, *, from_all: bool) -> dict[int, FileInfo]:
     def is_settled(answers: Sequence[Any]) -> bool:
         return sum(each is not None for each in answers) >= members.majority
 
-    found = members.request(head, is_done=None if from_all else is_settled)
+    found = members.request(
+        lambda store: head_or_none(store, path), is_done=None if from_all else is_settled
+    )
     holders = {number: each for number, each in found.answers.items() if each is not None}
     if max(len(holders), len(found.counted)) >= members.majority:
         return holders

@@ -1,11 +1,11 @@
-"""Changes of a group: decisions, without storage."""
+"""Decisions about a group, without storage."""
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_log.config import ClusterConfig
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.errors import (
@@ -14,7 +14,7 @@ from spark_log.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
 )
-from tests.coordinator.group_support import partitions
+from tests.coordinator.group_support import partitions, unowned
 
 TOPICS = {"t": GroupTopic("id-t", 4), "u": GroupTopic("id-u", 2)}
 CONFIG = ClusterConfig()
@@ -25,14 +25,14 @@ def member(name, *topics, **values):
 
 
 def join(group, joining, topics=TOPICS, config=CONFIG):
-    record = group_changes.join(group, joining, topics, config)
+    record = group_decisions.join(group, joining, topics, config)
     return group if record is None else group.replay(record)
 
 
 def release_all(group):
     while any(each.revoking for each in group.members.values()):
         for each in list(group.members.values()):
-            record = group_changes.release(group, each.member_id, each.revoking)
+            record = group_decisions.release(group, each.member_id, each.revoking)
             group = group if record is None else group.replay(record)
     return group
 
@@ -65,20 +65,20 @@ class TestJoin:
 
     def test_a_part_of_it_may_be_released(self):
         group = join(members(member("a")), member("b"))
-        record = group_changes.release(group, "a", partitions("t", 2))
+        record = group_decisions.release(group, "a", partitions("t", 2))
         group = group.replay(record)
         assert owned(group)["b"] == partitions("t", 2)
         assert group.members["a"].revoking == partitions("t", 3)
 
     def test_twice_is_once(self):
         group = members(member("a"))
-        assert group_changes.join(group, member("a"), TOPICS, CONFIG) is None
+        assert group_decisions.join(group, member("a"), TOPICS, CONFIG) is None
 
     def test_topics_that_do_not_exist_wait_until_they_do(self):
         group = members(member("a", "t", "new"))
         assert set(group.topics) == {"t"}
         new = {**TOPICS, "new": GroupTopic("id-new", 1)}
-        group = group.replay(group_changes.update_topics(group, new))
+        group = group.replay(group_decisions.update_topics(group, new))
         assert partitions("new", 0) <= owned(group)["a"]
 
     def test_a_pattern_is_matched_from_the_start_of_names(self):
@@ -144,38 +144,38 @@ class TestRemove:
     @pytest.mark.parametrize("change", ["leave", "expire"])
     def test_what_they_had_is_free_at_once(self, change):
         group = members(member("a"), member("b"))
-        group = group.replay(group_changes.remove(group, {"a"}, TOPICS, change))
+        group = group.replay(group_decisions.remove(group, {"a"}, TOPICS, change))
         assert owned(group) == {"b": partitions("t", 0, 1, 2, 3)}
         assert group.state == "Stable"
 
     def test_what_they_were_to_release_is_free_too(self):
         group = join(members(member("a")), member("b"))
-        group = group.replay(group_changes.remove(group, {"a"}, TOPICS, "expire"))
+        group = group.replay(group_decisions.remove(group, {"a"}, TOPICS, "expire"))
         assert owned(group) == {"b": partitions("t", 0, 1, 2, 3)}
 
     def test_the_last_one_leaves_an_empty_group(self):
         group = members(member("a"))
-        group = group.replay(group_changes.remove(group, {"a"}, TOPICS, "leave"))
+        group = group.replay(group_decisions.remove(group, {"a"}, TOPICS, "leave"))
         assert (group.state, group.protocol, group.topics) == ("Empty", None, {})
-        assert group_changes.remove(group, {"a"}, TOPICS, "leave") is None
+        assert group_decisions.remove(group, {"a"}, TOPICS, "leave") is None
 
 
 class TestTopics:
     def test_that_are_as_they_were_change_nothing(self):
         group = members(member("a"))
-        assert group_changes.update_topics(group, TOPICS) is None
+        assert group_decisions.update_topics(group, TOPICS) is None
         other = {**TOPICS, "u": GroupTopic("id-u", 9)}
-        assert group_changes.update_topics(group, other) is None
+        assert group_decisions.update_topics(group, other) is None
 
     def test_that_grow_are_shared_anew(self):
         group = members(member("a"), member("b"))
         grown = {"t": GroupTopic("id-t", 6)}
-        group = release_all(group.replay(group_changes.update_topics(group, grown)))
+        group = release_all(group.replay(group_decisions.update_topics(group, grown)))
         assert owned(group) == {"a": partitions("t", 0, 1, 2), "b": partitions("t", 3, 4, 5)}
 
     def test_that_are_deleted_are_nobodys(self):
         group = members(member("a", "t", "u"))
-        group = group.replay(group_changes.update_topics(group, {"u": TOPICS["u"]}))
+        group = group.replay(group_decisions.update_topics(group, {"u": TOPICS["u"]}))
         assert owned(group) == {"a": partitions("u", 0, 1)}
         assert group.members["a"].revoking == set()
 
@@ -183,7 +183,7 @@ class TestTopics:
         """Partitions of the old topic that are moving are not waited for."""
         group = join(members(member("a")), member("b"))
         again = {"t": GroupTopic("id-again", 2)}
-        group = group.replay(group_changes.update_topics(group, again))
+        group = group.replay(group_decisions.update_topics(group, again))
         assert owned(group) == {"a": partitions("t", 0), "b": partitions("t", 1)}
         assert group.state == "Stable"
 
@@ -191,12 +191,12 @@ class TestTopics:
 class TestRelease:
     def test_of_what_was_given_back_meanwhile_changes_nothing(self):
         group = join(members(member("a")), member("b"))
-        group = group.replay(group_changes.remove(group, {"b"}, TOPICS, "leave"))
-        assert group_changes.release(group, "a", partitions("t", 2, 3)) is None
+        group = group.replay(group_decisions.remove(group, {"b"}, TOPICS, "leave"))
+        assert group_decisions.release(group, "a", partitions("t", 2, 3)) is None
         assert owned(group) == {"a": partitions("t", 0, 1, 2, 3)}
 
     def test_by_who_is_no_member_changes_nothing(self):
-        assert group_changes.release(members(member("a")), "b", partitions("t", 0)) is None
+        assert group_decisions.release(members(member("a")), "b", partitions("t", 0)) is None
 
 
 class TestReplay:
@@ -238,9 +238,9 @@ class TestReplay:
 
 def test_the_generation_can_be_raised_and_not_lowered():
     group = members(member("a"))
-    raised = group.replay(group_changes.raise_generation(group, 9))
+    raised = group.replay(group_decisions.raise_generation(group, 9))
     assert (raised.generation, owned(raised)) == (9, owned(group))
-    assert group_changes.raise_generation(raised, 9) is None
+    assert group_decisions.raise_generation(raised, 9) is None
 
 
 STEPS = st.lists(
@@ -265,23 +265,23 @@ def test_after_any_changes_everything_is_owned_once_all_have_released(steps, ass
             case "join":
                 wants = [("t",), ("u",), ("t", "u")][number % 3]
                 joining = Member(f"m{ids}", topics=wants, assignors=(assignor,))
-                record = group_changes.join(group, joining, topics, CONFIG)
+                record = group_decisions.join(group, joining, topics, CONFIG)
             case "static":
                 joining = Member(
                     f"s{ids}", f"i{number % 2}", topics=("t", "u"), assignors=(assignor,)
                 )
-                record = group_changes.join(group, joining, topics, CONFIG)
+                record = group_decisions.join(group, joining, topics, CONFIG)
             case "remove":
-                record = group_changes.remove(group, {chosen}, topics, "expire")
+                record = group_decisions.remove(group, {chosen}, topics, "expire")
             case "release" if names:
                 revoking = group.members[chosen].revoking
-                record = group_changes.release(group, chosen, revoking)
+                record = group_decisions.release(group, chosen, revoking)
             case "grow":
                 topics["t"] = GroupTopic(topics["t"].topic_id, topics["t"].partitions + 1)
-                record = group_changes.update_topics(group, topics)
+                record = group_decisions.update_topics(group, topics)
             case "again":
                 topics["u"] = GroupTopic(f"id{ids}", 1 + number)
-                record = group_changes.update_topics(group, topics)
+                record = group_decisions.update_topics(group, topics)
         if record is not None:
             group = group.replay(record)  # refuses two owners
             assert group.generation == before.generation + 1
@@ -294,5 +294,5 @@ def test_after_any_changes_everything_is_owned_once_all_have_released(steps, ass
                 assert partition in before.members[was].revoking, "given away, and not released"
                 assert what == "release"
     group = release_all(group)
-    assert list(group.unowned()) == []
+    assert unowned(group) == []
     assert not any(each.pending for each in group.members.values())

@@ -1,4 +1,4 @@
-"""The option ``joinTransaction``: a transaction that is not the write's own."""
+"""The option ``joinTransaction``: a transaction of the caller, which the write joins."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ JOIN_TRANSACTION = "joinTransaction"
 
 
 @dataclass(frozen=True, slots=True)
-class OwnedTransaction:
-    """A transaction that tasks of a write join, and that its owner, the caller, decides.
+class ExternalTransaction:
+    """A transaction that the tasks of a write join, and that the caller commits or aborts.
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        owner: the producer that owns the transaction, in the epoch of this transaction.
+        owner: the caller's producer id, and its epoch in this transaction.
     """
 
     transactional_id: str
@@ -39,7 +39,7 @@ class OwnedTransaction:
         """Parse the value of the option.
 
         Raises:
-            InvalidOptionError: it is not what `to_json` returns.
+            InvalidOptionError: the text is not in the format of `to_json`.
         """
         try:
             found = json.loads(text)

@@ -1,8 +1,10 @@
-"""Changes of a transactional id: pure functions from its state to the next record, or None.
+"""Decisions about a transactional id: its owner, its participants, and commit or abort.
 
-Each function is called with the state after the whole log, and is called once more after each
-append by another process that won the race. Called again after its own record was appended, it
-returns None, except `initialize` and `join`: each call of them makes a new identity.
+Each function is pure: it returns the record of the next state, or None if nothing changes.
+`TransactionStateLog.commit` calls it with the state after the whole log, appends the record if the
+log still ends there, and calls it again after an append by another process. Called again after its
+own record was appended, it returns None, except `initialize` and `join`: each call of them makes a
+new identity. `TransactionMetadata.replay` applies a record.
 
 The rules (protocol T2, T3, T4, T5, T6): a decision is made once, and raises the epoch of every
 participant and of the owner. A producer that was wrongly taken for dead is therefore refused here
@@ -55,11 +57,11 @@ def initialize(
     """
     if expected is not None and expected != state.owner:
         raise _fenced(state, expected)
-    if state.state is TransactionState.ONGOING or state.state.is_prepared:
+    if state.is_open:
         raise _concurrent(state)
     owner, used_up_through = state.owner, state.used_up_through
     if owner is not None and not state.needs_producer_id:
-        next_owner = _raised(owner)
+        next_owner = _next_epoch(owner)
     else:
         if new_producer_id is None or not state.is_new(new_producer_id):
             raise _invalid(state, f"producer id {new_producer_id} is not new; allocate another one")
@@ -103,7 +105,7 @@ def join(
         ConcurrentTransactionsError: an earlier transaction is not complete.
         InvalidTxnStateError: the producer id is in use, or its epochs are used up.
     """
-    begun = _begun(state, owner)
+    begun = _begin_if_needed(state, owner)
     if producer_id in begun.participants or not (
         producer_id in state.producers or state.is_new(producer_id)
     ):
@@ -111,7 +113,7 @@ def join(
     epoch = state.producers.get(producer_id, 0)
     begun = replace(begun, producers={**state.producers, producer_id: epoch})
     participant = Participant(ProducerIdAndEpoch(producer_id, epoch))
-    return _record(_registered(begun, participant, partitions, groups), "join")
+    return _record(_with_registrations(begun, participant, partitions, groups), "join")
 
 
 def register(
@@ -132,13 +134,15 @@ def register(
         ConcurrentTransactionsError: an earlier transaction is not complete.
         InvalidTxnStateError: the owner's epochs are used up.
     """
-    is_ongoing = state.state is TransactionState.ONGOING
+    is_ongoing = state.is_ongoing
     present = state.participants.get(producer.producer_id) if is_ongoing else None
     if present is not None and present.producer == producer:
-        after = _registered(state, present, partitions, groups)
+        after = _with_registrations(state, present, partitions, groups)
         return None if after == state else _record(after, "register")
-    begun = _begun(state, producer)
-    return _record(_registered(begun, Participant(producer), partitions, groups), "register")
+    begun = _begin_if_needed(state, producer)
+    return _record(
+        _with_registrations(begun, Participant(producer), partitions, groups), "register"
+    )
 
 
 def commit(
@@ -166,11 +170,13 @@ def commit(
     """
     ids = frozenset(each.producer_id for each in counting)
     decision = TransactionDecision(owner, ids, tuple(sorted(offsets)), batch_id)
-    if _is_own_decision(state, owner) and state.state.is_committed:
+    if _is_own_decision(state, owner) and state.is_committed:
         if decision != state.decision:
-            raise _invalid(state, "it is committed, and with something else")
+            raise _invalid(
+                state, "it is committed already, with other participants, offsets or micro-batch"
+            )
         return None
-    begun = _begun(state, owner)
+    begun = _begin_if_needed(state, owner)
     if begun is not state and batch_id is None:
         raise _invalid(state, "no transaction has begun; register a partition first")
     if batch_id is not None and batch_id <= state.batch_id:
@@ -185,7 +191,7 @@ def commit(
         if offset.group_id not in groups:
             raise _invalid(state, f"group {offset.group_id!r} is not registered; register it first")
     after = replace(begun, batch_id=state.batch_id if batch_id is None else batch_id)
-    return _record(_decided(after, TransactionState.PREPARE_COMMIT, decision), "commit")
+    return _record(_with_decision(after, TransactionState.PREPARE_COMMIT, decision), "commit")
 
 
 def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionRecord | None:
@@ -196,15 +202,15 @@ def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionR
         InvalidTxnStateError: the transaction is committed.
     """
     if _is_own_decision(state, owner):
-        if state.state.is_committed:
+        if state.is_committed:
             raise _invalid(state, "it is committed, and cannot be aborted")
         return None
     if owner != state.owner:
         raise _fenced(state, owner)
-    if state.state is not TransactionState.ONGOING:
+    if not state.is_ongoing:
         return None
     return _record(
-        _decided(state, TransactionState.PREPARE_ABORT, TransactionDecision(owner)), "abort"
+        _with_decision(state, TransactionState.PREPARE_ABORT, TransactionDecision(owner)), "abort"
     )
 
 
@@ -218,11 +224,11 @@ def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | 
         state: the present state.
         transaction: the number of the observed transaction; any other one is left alone.
     """
-    if state.transaction != transaction or state.state is not TransactionState.ONGOING:
+    if state.transaction != transaction or not state.is_ongoing:
         return None
     assert state.owner is not None
     decision = TransactionDecision(state.owner)
-    return _record(_decided(state, TransactionState.PREPARE_ABORT, decision), "expire")
+    return _record(_with_decision(state, TransactionState.PREPARE_ABORT, decision), "expire")
 
 
 def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
@@ -235,24 +241,22 @@ def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord 
     Raises:
         InvalidTxnStateError: it is not decided.
     """
-    if state.transaction == transaction and state.state.is_prepared:
-        return _record(completed(state), "complete")
-    is_ongoing = state.transaction == transaction and state.state is TransactionState.ONGOING
+    if state.transaction == transaction and state.is_prepared:
+        return _record(completed_state(state), "complete")
+    is_ongoing = state.transaction == transaction and state.is_ongoing
     if is_ongoing or state.transaction < transaction:
         raise _invalid(state, f"transaction {transaction} is not decided; decide it first")
     return None
 
 
-def completed(state: TransactionMetadata) -> TransactionMetadata:
+def completed_state(state: TransactionMetadata) -> TransactionMetadata:
     """Return the state that follows when a decided transaction is complete.
 
     A coordinator that has put all markers and has committed the offsets may begin the next
     transaction on this state: the record that begins it then completes the earlier one, too.
     """
     after = (
-        TransactionState.COMPLETE_COMMIT
-        if state.state.is_committed
-        else TransactionState.COMPLETE_ABORT
+        TransactionState.COMPLETE_COMMIT if state.is_committed else TransactionState.COMPLETE_ABORT
     )
     return replace(state, state=after)
 
@@ -267,7 +271,7 @@ def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | Non
         state: the present state.
         revision: the revision of the expired state; a later state is left alone.
     """
-    is_open = state.state is TransactionState.ONGOING or state.state.is_prepared
+    is_open = state.is_open
     if state.revision != revision or state.owner is None or is_open:
         return None
     after = replace(
@@ -283,9 +287,9 @@ def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | Non
     return _record(after, "forget")
 
 
-def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionMetadata:
+def _begin_if_needed(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionMetadata:
     """Return the state with an ongoing transaction of this owner, begun if none is ongoing."""
-    if _is_own_decision(state, owner) and state.state.is_aborted:
+    if _is_own_decision(state, owner) and state.is_aborted:
         raise TransactionAbortableError(
             f"transaction {state.transaction} of {state.transactional_id!r} is aborted, after "
             f"transaction.timeout.ms for example; abort it here too, and begin another one",
@@ -293,9 +297,9 @@ def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> Transaction
         )
     if owner != state.owner:
         raise _fenced(state, owner)
-    if state.state.is_prepared:
+    if state.is_prepared:
         raise _concurrent(state)
-    if state.state is TransactionState.ONGOING:
+    if state.is_ongoing:
         return state
     if owner.producer_epoch > LAST_EPOCH:
         raise _invalid(state, f"the epochs of {owner} are used up; initialize again")
@@ -309,7 +313,7 @@ def _begun(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> Transaction
     )
 
 
-def _registered(
+def _with_registrations(
     state: TransactionMetadata,
     participant: Participant,
     partitions: Collection[TopicIdPartition],
@@ -324,7 +328,7 @@ def _registered(
     return replace(state, participants={**state.participants, producer_id: participant})
 
 
-def _decided(
+def _with_decision(
     state: TransactionMetadata, decided: TransactionState, decision: TransactionDecision
 ) -> TransactionMetadata:
     """Return the state after a decision: the epochs of all participants and the owner are raised.
@@ -341,14 +345,14 @@ def _decided(
     return replace(
         state,
         state=decided,
-        owner=_raised(decision.owner),
+        owner=_next_epoch(decision.owner),
         producers=producers,
         used_up_through=used_up_through,
         decision=decision,
     )
 
 
-def _raised(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+def _next_epoch(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
     return replace(producer, producer_epoch=producer.producer_epoch + 1)
 
 

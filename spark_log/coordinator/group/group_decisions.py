@@ -1,8 +1,9 @@
-"""Changes of a group: pure functions from its state to the record of the next state, or None.
+"""Decisions about a group: who joins and leaves, who gets which partition, the next generation.
 
-Each function is called with the state after the whole log, and is called once more after each
-append by another process that won the race. Called again after its own record was appended, it
-returns None.
+Each function is pure: it returns the record of the group's next state, or None if nothing changes.
+`GroupLog.commit` calls it with the state after the whole log, appends the record if the log still
+ends there, and calls it again after an append by another process. Called again after its own record
+was appended, it returns None. `Group.replay` applies a record.
 
 The rules: (protocol G1, G2).
 """
@@ -27,7 +28,7 @@ from spark_log.errors import (
 )
 from spark_log.types import TopicPartition
 
-Topics = Mapping[str, GroupTopic]
+ExistingTopics = Mapping[str, GroupTopic]
 """All existing topics by name, read after the group, so that they are not older than the group."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
@@ -36,7 +37,7 @@ _NOTHING: frozenset[TopicPartition] = frozenset()
 def join(
     group: Group,
     member: Member,
-    topics: Topics,
+    topics: ExistingTopics,
     config: ClusterConfig,
     waiting: Iterable[Member] = (),
 ) -> GroupRecord | None:
@@ -100,7 +101,7 @@ def join(
 
 
 def remove(
-    group: Group, member_ids: Collection[str], topics: Topics, change: str
+    group: Group, member_ids: Collection[str], topics: ExistingTopics, change: str
 ) -> GroupRecord | None:
     """Remove members that leave or expire (see ``change``); their partitions are free at once."""
     gone = [member for name, member in group.members.items() if name in member_ids]
@@ -126,7 +127,7 @@ def release(
     return after.to_record("release", (member_id,), "")
 
 
-def update_topics(group: Group, topics: Topics) -> GroupRecord | None:
+def update_topics(group: Group, topics: ExistingTopics) -> GroupRecord | None:
     """Reassign the group if its topics were created, extended, deleted, or created again."""
     if _topics_in_use(group, group.members, topics) == group.topics:
         return None
@@ -213,7 +214,7 @@ def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
     )
 
 
-def subscribed_topics(member: Member, topics: Topics) -> tuple[str, ...]:
+def subscribed_topics(member: Member, topics: ExistingTopics) -> tuple[str, ...]:
     """Return the existing topics that a member subscribes to."""
     if member.pattern is None:
         return tuple(name for name in sorted(set(member.topics)) if name in topics)
@@ -225,7 +226,7 @@ def _reassign(
     group: Group,
     change: str,
     members: Mapping[str, Member],
-    topics: Topics,
+    topics: ExistingTopics,
     about: Iterable[Member],
 ) -> GroupRecord:
     """Compute a new target assignment, and take the first step towards it."""
@@ -245,13 +246,10 @@ def _reassign(
                 member.target,
                 group.generation,
                 member.instance_id,
-                member.rack,
             )
             for member in members.values()
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
-        # Without racks (KIP-881): `client.rack` decides which replica a member reads, not which
-        # member reads a partition.
         target = assignor(protocol).assign(counts, subscriptions)
         members = reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)
@@ -259,7 +257,7 @@ def _reassign(
 
 
 def _topics_in_use(
-    group: Group, members: Mapping[str, Member], topics: Topics
+    group: Group, members: Mapping[str, Member], topics: ExistingTopics
 ) -> dict[str, GroupTopic]:
     """Return the existing topics that a member subscribes to or still has partitions of."""
     alike = {(member.topics, member.pattern): member for member in members.values()}

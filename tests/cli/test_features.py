@@ -1,0 +1,31 @@
+"""``spark-log features``: describe features and finalize levels."""
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("root")
+
+
+def test_levels_are_described_and_upgraded(shell):
+    described = shell("features", "describe")
+    assert described.out.splitlines()[1].split()[:4] == ["table.version", "0", "1", "0.4.0"]
+    checked = shell("features", "upgrade", "table.version=1", "--validate-only")
+    assert checked.out == "table.version: level 1 can be finalized\n"
+    done = shell("features", "upgrade", "table.version=1")
+    assert done.out == "table.version: level 1 is finalized\n"
+    (feature,) = shell("features", "describe", "--json").document["features"]
+    assert feature["finalized_level"] == 1
+
+
+@pytest.mark.parametrize(
+    ("argument", "status", "message"),
+    [
+        ("table.version", 2, "'table.version' is not a feature and its level"),
+        ("table.version=x", 2, "'table.version=x' is not a feature and its level"),
+        ("table.version=7", 1, "this release knows 1 to 1"),
+    ],
+)
+def test_a_mistake_is_one_line(shell, argument, status, message):
+    answer = shell("features", "upgrade", argument)
+    assert answer.status == status
+    assert message in answer.err
+    assert answer.err.count("\n") == 1
