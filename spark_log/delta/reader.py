@@ -10,7 +10,6 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import ClassVar
 
@@ -193,7 +192,7 @@ class DeltaLogReader:
             numbers: Iterable[int] = count(first) if last is None else range(first, last + 1)
             yield from map(self._body, numbers)
             return
-        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
+        with self._store.executor_class(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
             for begin in range(first, last + 1, _MAX_CONCURRENT_REQUESTS):
                 end = min(begin + _MAX_CONCURRENT_REQUESTS, last + 1)
                 yield from pool.map(self._body, range(begin, end))

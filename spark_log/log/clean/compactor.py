@@ -37,6 +37,7 @@ from spark_log.log.clean.compacted_segment import (
     OpenSegment,
     group_segments,
 )
+from spark_log.log.clean.delete_horizons import DeleteHorizons
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.offset_map import OffsetMap
@@ -267,16 +268,15 @@ def batch_filter_of(
         opened: segments of the view that are open.
     """
     last_offsets, marked_epochs = last_batches_of_producers(log, view, limit_offset, opened)
+    # Read the clock again: the caller's time may be stale, and reading the keys may have taken
+    # long. A stale time would shorten the retention of tombstones.
+    compaction_time_us = max(now_us, storage_time_us(log.files.store, log.files.path))
+    new_us = compaction_time_us + log.config.delete_retention_ms * 1000
     return BatchFilter(
         offset_map,
-        first_dirty_offset=first_dirty_offset,
         last_offsets=last_offsets,
         marked_epochs=marked_epochs,
-        now_us=now_us,
-        # Read the clock again: the caller's time may be stale, and reading the keys may have
-        # taken long. A stale time would shorten the retention of tombstones.
-        compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
-        delete_retention_ms=log.config.delete_retention_ms,
+        horizons=DeleteHorizons(first_dirty_offset, now_us, new_us),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final
 
 from spark_log.log.directory.opener import AHEAD, AHEAD_BYTES
@@ -81,7 +81,8 @@ def open_in_order(
         return
     ahead: deque[tuple[LiveSegment, Future[SegmentReader]]] = deque()
     ahead_bytes = 0
-    with ThreadPoolExecutor(min(AHEAD, len(segments)), "spark-log-open") as threads:
+    executor_class = directory.store.executor_class
+    with executor_class(min(AHEAD, len(segments)), "spark-log-open") as threads:
         while segments or ahead:
             while segments and len(ahead) < AHEAD:
                 ahead_bytes += segments[0].file.size_bytes

@@ -54,6 +54,15 @@ class SegmentName:
         return self.generation > MAX_MERGE_GENERATION
 
     @property
+    def precedence(self) -> tuple[int, int]:
+        """Rank of a rewritten segment: an offset is read from the segment of the highest rank.
+
+        The higher generation ranks higher, and of one generation the wider segment.
+        """
+        assert self.last_offset is not None
+        return self.generation, self.last_offset - self.base_offset
+
+    @property
     def stem(self) -> str:
         """The name without ``.log``. The segment's indexes have the same stem."""
         if self.last_offset is None:

@@ -135,7 +135,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             next_rewritten += 1
         candidates = [pair for pair in candidates if _last_offset(pair[0]) >= position]
         if candidates:
-            name, file = max(candidates, key=lambda pair: _preference(pair[0]))
+            name, file = max(candidates, key=lambda pair: pair[0].precedence)
             end = _last_offset(name) + 1
             chain.append(LiveSegment(name, file, position, end))
             position = end
@@ -270,10 +270,6 @@ def _last_offset(name: SegmentName) -> int:
     return name.last_offset
 
 
-def _preference(name: SegmentName) -> tuple[int, int]:
-    return name.generation, _last_offset(name) - name.base_offset
-
-
 def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> bool:
     """Return whether readers read all offsets of ``name`` from ``rewritten``.
 
@@ -285,6 +281,5 @@ def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> boo
     return (
         rewritten.base_offset <= max(name.base_offset, start_offset)
         and name.last_offset <= rewritten.last_offset
-        and (rewritten.generation, rewritten.last_offset - rewritten.base_offset)
-        > (name.generation, name.last_offset - name.base_offset)
+        and rewritten.precedence > name.precedence
     )

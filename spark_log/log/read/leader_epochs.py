@@ -46,7 +46,9 @@ class LeaderEpochs:
             StorageError: the storage does not answer.
         """
         while True:
-            segment, reader = self._segment_at(offset, view)
+            # The listing may lack a segment that appeared during it. The segment before it has
+            # records of the same epoch, or of an older one.
+            _, segment, reader = next(self._directory.walk(view, offset, offset + 1))
             headers = reader.header_array()
             is_before = headers["base_offset_delta"] <= offset - reader.base_offset
             if is_before.any():
@@ -55,15 +57,6 @@ class LeaderEpochs:
             if segment.start_offset <= view.log_start_offset:
                 return int(headers["leader_epoch"][0])
             offset = segment.start_offset - 1
-
-    def _segment_at(self, offset: int, view: LogView) -> tuple[LiveSegment, SegmentReader]:
-        """Open the segment that contains an offset of a view.
-
-        The listing may lack a segment that appeared during it. The segment before it has records of
-        the same epoch, or of an older one.
-        """
-        _, segment, reader = next(self._directory.walk(view, offset, offset + 1))
-        return segment, reader
 
     def start_offset_of(self, leader_epoch: int, view: LogView) -> int:
         """Return the offset at which a leader epoch, or else a later one, begins in a view.

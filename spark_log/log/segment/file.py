@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -253,7 +253,7 @@ class _RangedFile(SegmentFile):
         While one range is decoded, the next one is read in the background. This begins after the
         first range, since many readers need a few batches alone.
         """
-        background = ThreadPoolExecutor(1, "spark-log-read-ahead")
+        background = self._store.executor_class(1, "spark-log-read-ahead")
         ahead: Future[_Range] | None = None
         spans = self._spans(first, len(self.blocks) if behind is None else behind)
         try:

@@ -29,7 +29,7 @@ _SKIP_CHANCE = 0.2
 """Probability that a writer gives up a failed append, and continues as a new producer."""
 
 _NEW_PRODUCER_CHANCE = 0.3
-"""Probability that a writer is another one after a crash, and does not repeat what it had begun."""
+"""Probability that a writer is a new producer after a crash, and does not repeat its append."""
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError)
 """Errors that roots cause, after which a client tries again."""
@@ -93,7 +93,7 @@ class IdempotentWriter(_Client):
     _begun: Sequence[bytes] = ()
 
     def run(self) -> None:
-        """Begin with a new producer; or repeat what a crash cut off, as a task of Spark does."""
+        """Begin as a new producer; or repeat the append before a crash, as a Spark task does."""
         if not self._begun or self._world.chance(_NEW_PRODUCER_CHANCE):
             self._begin()
         super().run()
@@ -182,7 +182,7 @@ class Follower(_Client):
 
 
 class Scanner(_Client):
-    """Opens the log again for each look, and reads from some offset to the end that it sees."""
+    """Opens the log again for each read, from some offset to the end that it finds."""
 
     def _work(self, opened: OpenPartition) -> None:
         world, random = self._world, self._world.scheduler.random

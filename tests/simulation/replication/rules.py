@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
@@ -22,6 +22,7 @@ from spark_log.log.chain import (
     PartitionState,
     ReplicaChain,
     ReplicaFetcher,
+    chain_followers,
     replica_chain,
     replica_fetcher,
 )
@@ -31,21 +32,17 @@ from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.replica_selection import ReplicaSelection
 from spark_log.log.chain.replicated_appender import ReplicatedAppender
 from spark_log.log.clean import cleaner
-from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.log_start import move_log_start
 from spark_log.log.read.leader_epochs import LeaderEpochs
 from spark_log.log.read.log_reader import LogReader
-from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.log.segment import StagedSegment
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
 from spark_log.replication import ReplicaRecovery, replica_recovery
 from tests.simulation.patches import PatchVariant
-
-REPLICATION_SOUND = PatchVariant()
-"""The shipped code."""
-
+from tests.simulation.replication.controllers import Controller
 
 # --- barriers ------------------------------------------------------------------------------------
 
@@ -158,40 +155,31 @@ def _believes_the_leaders_log(self: ChainFollowers, state: PartitionState, end_o
 
 # --- prefixes and directories --------------------------------------------------------------------
 
-_shipped_fetcher = ReplicaFetcher.__init__
-_shipped_prefix = ReplicaFetcher.check_is_prefix
-_shipped_copy = ReplicaRecovery._copy
+
+class _ComparesOnce(ReplicaFetcher):
+    """Compares a follower with a leader only at the first listing in this process."""
+
+    def check_is_prefix(self, view: LogView) -> None:
+        compared = self._follower.__dict__.setdefault("compared", set())
+        if self._leader.files.url not in compared:
+            super().check_is_prefix(view)
+            compared.add(self._leader.files.url)
 
 
-def _compares_once(
-    self: ReplicaFetcher, leader: LocalLog, follower: LocalLog, *how: Any, **options: Any
-) -> None:
-    """Compare a follower with a leader only at the first listing in this process."""
-    _shipped_fetcher(self, leader, follower, *how, **options)
-    compared = follower.__dict__.setdefault("compared", set())
+class _TruncatesInPlace(ReplicaRecovery):
+    """Deletes the files of a diverged replica, and copies the leader's log into its directory."""
 
-    def check(view: LogView) -> None:
-        if leader.files.url not in compared:
-            _shipped_prefix(self, view)
-            compared.add(leader.files.url)
-
-    follower.follower.check = check
-
-
-def _truncates_in_place(
-    self: ReplicaRecovery, state: PartitionState, follower: LocalLog
-) -> int | None:
-    """Delete what a diverged replica has, and copy the leader's log into the same directory."""
-    try:
-        return _shipped_copy(self, state, follower)
-    except DivergedReplicaError:
-        files = follower.files
-        for file in sorted(files.store.list(files.path), key=lambda each: each.path):
-            files.store.delete(file.path)
-        number = state.directory_number(self._broker_id)
-        empty = self._cluster.replica_log(self._topic, self._partition, self._broker_id, number)
-        empty.files.existence_marker = None
-        return _shipped_copy(self, state, empty)
+    def _copy(self, state: PartitionState, follower: LocalLog) -> int | None:
+        try:
+            return super()._copy(state, follower)
+        except DivergedReplicaError:
+            files = follower.files
+            for file in sorted(files.store.list(files.path), key=lambda each: each.path):
+                files.store.delete(file.path)
+            number = state.directory_number(self._broker_id)
+            empty = self._cluster.replica_log(self._topic, self._partition, self._broker_id, number)
+            empty.files.existence_marker = None
+            return super()._copy(state, empty)
 
 
 # --- joining -------------------------------------------------------------------------------------
@@ -201,18 +189,21 @@ def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
     return self.isr
 
 
-def _completes_at_once(self: ReplicaRecovery) -> None:
-    """Put the joining replica into the in-sync replicas before the barrier stands on it."""
-    state = self._log.states.refresh()
-    self._cluster.metadata.commit(
-        lambda image: complete_joining(
-            image,
-            self._topic.topic_id,
-            self._partition,
-            self._broker_id,
-            leader_epoch=state.leader_epoch,
+class _CompletesAtOnce(ReplicaRecovery):
+    """Puts the joining replica into the in-sync replicas before the barrier stands on it."""
+
+    def _complete(self) -> bool:
+        state = self._log.states.refresh()
+        self._cluster.metadata.commit(
+            lambda image: complete_joining(
+                image,
+                self._topic.topic_id,
+                self._partition,
+                self._broker_id,
+                leader_epoch=state.leader_epoch,
+            )
         )
-    )
+        return False
 
 
 def _in_any_epoch(
@@ -231,28 +222,29 @@ def _in_any_epoch(
     return decided
 
 
-def _copies_to_the_leaders_end(self: ReplicaRecovery) -> int:
-    state = self._log.states.current()
-    leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
-    return leader.files.observe().log_end_offset
+class _CopiesToTheLeadersEnd(ReplicaRecovery):
+    def _high_watermark(self) -> int:
+        state = self._log.states.current()
+        leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
+        return leader.files.observe().log_end_offset
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicaSelection) -> LocalLog:
-    return _read_at(self, -1)
+class _ReadsTheLastInSync(ReplicaSelection):
+    place: ClassVar[int] = -1
+
+    @property
+    def replica(self) -> LocalLog:
+        state = self.known_state
+        replica = self._chain.replica(state, state.isr[self.place])
+        replica._reader.max_leader_epoch = state.leader_epoch
+        return replica
 
 
-def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
-    return _read_at(self, 0)
-
-
-def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
-    state = selection.known_state
-    replica = selection._chain.replica(state, state.isr[place])
-    replica._reader.max_leader_epoch = state.leader_epoch
-    return replica
+class _ReadsTheLeader(_ReadsTheLastInSync):
+    place: ClassVar[int] = 0
 
 
 class _ReadsWithoutTheBarrier(ReplicaSelection):
@@ -261,11 +253,14 @@ class _ReadsWithoutTheBarrier(ReplicaSelection):
         return True
 
 
-def _segment_as_listed(
-    self: LeaderEpochs, offset: int, view: LogView
-) -> tuple[LiveSegment, SegmentReader]:
+def _epoch_as_listed(self: LeaderEpochs, offset: int, view: LogView) -> int:
+    """Return the leader epoch of the last batch before an offset in the segment that is listed."""
     segment = view.live.segments[view.live.index_of(offset)]
-    return segment, self._directory.open_listed(segment, view.observed_ms)
+    reader = self._directory.open_listed(segment, view.observed_ms)
+    headers = reader.header_array()
+    return int(
+        headers["leader_epoch"][headers["base_offset_delta"] <= offset - reader.base_offset][-1]
+    )
 
 
 def _hides_nothing(*_: object) -> float:
@@ -287,7 +282,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "nobody appends before the barrier": PatchVariant(
         ((Appender, "state_class", _NeedsNoBarrier),)
     ),
-    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+    "a new leader's barrier is put behind its copies as a follower": PatchVariant(
         ((LocalLog, "appender_class", _KeepsEarlierEpochs),)
     ),
     "a replica is listed again before it is read in a new state": PatchVariant(
@@ -296,7 +291,7 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "an append is looked for again in a new leader epoch": PatchVariant(
         ((partition_log, "ReplicatedAppender", _BelievesTheFirstAnswer),)
     ),
-    "what followers have got from the leader's log needs its root": PatchVariant(
+    "a copy of the leader's log needs its root": PatchVariant(
         ((ChainFollowers, "replicate", _believes_the_leaders_log),)
     ),
     "the first put into a log needs its root": PatchVariant(
@@ -330,13 +325,13 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
     "a writer that finds the log newer reads the metadata": PatchVariant(
         ((Failover, "refresh_epoch", _takes_the_epoch_of_the_log),)
     ),
-    "all in-sync replicas have what is acknowledged": PatchVariant(
+    "all in-sync replicas have each acknowledged record": PatchVariant(
         ((ChainFollowers, "replicate", _does_nothing),)
     ),
     "the first one that is left leads": PatchVariant(
         ((PartitionChangeBuilder, "elect", _elects_the_last),)
     ),
-    "those before the new leader leave": PatchVariant(
+    "replicas before the new leader leave": PatchVariant(
         ((PartitionChangeBuilder, "elect", _keeps_all_in_sync),)
     ),
     "puts follow the order of the chain": PatchVariant(
@@ -346,34 +341,37 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((LeaderEpochs, "_segment_at", _segment_as_listed),)
+        ((LeaderEpochs, "epoch_for_offset", _epoch_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
-        ((ReplicaFetcher, "__init__", _compares_once),)
+        (
+            (chain_followers, "ReplicaFetcher", _ComparesOnce),
+            (replica_recovery, "ReplicaFetcher", _ComparesOnce),
+        )
     ),
     "a diverged replica gets a new directory": PatchVariant(
-        ((ReplicaRecovery, "_copy", _truncates_in_place),)
+        ((Controller, "recovery_class", _TruncatesInPlace),)
     ),
     "nothing is acknowledged without the joining replicas": PatchVariant(
         ((PartitionState, "chain", property(_is_acknowledged_without_joining)),)
     ),
     "a replica is in sync when the barrier stands on it": PatchVariant(
-        ((ReplicaRecovery, "_complete", _completes_at_once),)
+        ((Controller, "recovery_class", _CompletesAtOnce),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
         ((replica_recovery, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
-    "a replica outside of the chain gets what all have": PatchVariant(
-        ((ReplicaRecovery, "_high_watermark", _copies_to_the_leaders_end),)
+    "a replica outside of the chain gets committed records": PatchVariant(
+        ((Controller, "recovery_class", _CopiesToTheLeadersEnd),)
     ),
-    "only what all have is merged": PatchVariant(
+    "only committed records are merged": PatchVariant(
         ((ChainFollowers, "limit_merges", _does_nothing),)
     ),
     "a reader reads the last replica": PatchVariant(
-        ((ReplicaSelection, "replica", property(_reads_the_leader)),)
+        ((partition_log, "ReplicaSelection", _ReadsTheLeader),)
     ),
     "a reader reads the last replica, also a joining one": PatchVariant(
-        ((ReplicaSelection, "replica", property(_reads_the_last_in_sync)),)
+        ((partition_log, "ReplicaSelection", _ReadsTheLastInSync),)
     ),
     "a reader waits for the barrier on the last replica": PatchVariant(
         ((partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),)

@@ -151,7 +151,7 @@ class _ExpiresByItsOwnClock(AppenderState):
 
 
 APPENDING_RULES: dict[str, Variant] = {
-    "a late success is looked at": knowing(_NeverLate),
+    "a late success is looked up": knowing(_NeverLate),
     "a name that is taken may be one's own": appending(_TakesExistsForAnothers),
     "a name that is taken may be another's": appending(_TakesExistsForItsOwn),
     "look before putting again": appending(_PutsAgainWithoutLooking),
@@ -159,11 +159,11 @@ APPENDING_RULES: dict[str, Variant] = {
     "a lost answer is not failure": appending(_TakesSilenceForFailure),
     "a conditional append never moves on": appending(_MovesOn),
     "state before put": knowing(_IgnoresWinners),
-    "state before put, also of what was passed at once": knowing(_CatchesUpBlindly),
-    "what was passed at once was looked at lately": knowing(_CatchesUpLate),
+    "state before put, also of segments passed at once": knowing(_CatchesUpBlindly),
+    "segments are passed at once only after a recent listing": knowing(_CatchesUpLate),
     "a repeat is answered": knowing(_ForgetsRepeats),
     "an older epoch is fenced": knowing(_DoesNotFence),
-    "who was fenced looks at the place of a lost append": knowing(_AsksTheProducerStateAlone),
+    "a fenced producer looks up its lost append": knowing(_AsksTheProducerStateAlone),
     "a gap in the sequence is refused": knowing(_DoesNotMindGaps),
     "an appender forgets producers by the storage's time": knowing(_ExpiresByItsOwnClock),
 }
