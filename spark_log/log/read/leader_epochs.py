@@ -7,8 +7,6 @@ from functools import partial
 
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView, PartitionDirectory
-from spark_log.log.files import LiveSegment
-from spark_log.log.segment import SegmentReader
 
 
 class LeaderEpochs:
