@@ -7,6 +7,7 @@ from functools import partial
 
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.files import LiveSegment
 
 
 class LeaderEpochs:
