@@ -108,7 +108,7 @@ class OffsetFetcher:
             A function that waits, and returns the view, or the error, of each partition; empty for
             a local store. Until it has returned, none of these partitions may be looked up.
         """
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             return dict
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
         # With many partitions, their last segments are not kept in memory until they are read.
@@ -160,7 +160,7 @@ class OffsetFetcher:
         Returns:
             A function to call after the reads. It, and this call, raise the errors of `check_root`.
         """
-        if not self._cluster.store.is_mapped:
+        if not self._cluster.store.is_local:
             return call_beside(self.check_root)
         self.check_root()
         return self.check_root
@@ -220,7 +220,7 @@ class OffsetFetcher:
             until_error: whether reads may stop after the first error.
         """
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
-        is_at_once = len(logs) > 1 and not self._cluster.store.is_mapped
+        is_at_once = len(logs) > 1 and not self._cluster.store.is_local
         found = _begin(logs, read)() if is_at_once else {}
         answers: dict[TopicPartition, _Answer | SparkLogError] = {}
         for tp, log in logs.items():

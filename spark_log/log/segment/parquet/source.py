@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 
 import pyarrow as pa
 
@@ -122,7 +122,7 @@ class _RangedSource(ParquetSource):
         self._headers = Range(0, pa.py_buffer(b""))
         self._recent: list[Range] = []
         self._ahead: tuple[Chunks, Future[list[Range]]] | None = None
-        self._background: ThreadPoolExecutor | None = None
+        self._background: Executor | None = None
 
     @property
     def memory_bytes(self) -> int:
@@ -153,7 +153,7 @@ class _RangedSource(ParquetSource):
     def read_ahead(self, chunks: Chunks) -> None:
         if not all(self._tail.covers(start, end) for start, end in chunks):
             if self._background is None:
-                self._background = ThreadPoolExecutor(1, "spark-log-read-ahead")
+                self._background = self._store.executor_class(1, "spark-log-read-ahead")
             self._ahead = chunks, self._background.submit(self._fetch_all, chunks)
 
     def end_reading_ahead(self) -> None:

@@ -20,7 +20,7 @@ _MAX_LISTED: Final = 4_096
 from the segment's headers."""
 
 
-class CommittedTail(LogCache):
+class CommittedTailView(LogCache):
     """The followed end of a log, with the transactions that decide which records are returned.
 
     A transaction is decided by a marker behind its records. Therefore the headers of each new

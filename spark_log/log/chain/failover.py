@@ -1,4 +1,4 @@
-"""One append, another change, or a read, which continues under newer states when replicas fail."""
+"""Failover: an append, a read or another operation continues when replicas or the leader fail."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _CERTAIN = (UnknownOutcomeError, NotEnoughReplicasAfterAppendError, UnknownTopic
 """Errors that leave no doubt about the outcome; nobody reads the log of a deleted topic."""
 
 
-class ChainAttempt:
-    """One operation on a chain, and the state of the partition that it continues under.
+class Failover:
+    """One operation on a partition's replicas, and the partition state that it continues under.
 
     Once something was put that may be in the log, now or later, no error may say that it is not. In
     the ``with`` block each error that leaves the outcome open becomes `UnknownOutcomeError`.
@@ -163,7 +163,7 @@ class ChainAttempt:
         if newer.leader_epoch <= self.state.leader_epoch:
             raise StorageError(
                 f"{self._name}: the log has a newer leader epoch than the metadata "
-                f"({newer.leader_epoch}): the metadata log is not the one of this log",
+                f"({newer.leader_epoch}): restore the metadata log that this log belongs to",
                 path=self._name,
             )
         return newer
@@ -183,7 +183,7 @@ class ChainAttempt:
             StorageUnavailableError: this user may not change the metadata, or it is not known
                 whether they were changed.
             StorageError: the metadata cannot be changed.
-            SparkLogError: all replicas have failed in this attempt: the error of the last one.
+            SparkLogError: all replicas have failed in this operation: the error of the last one.
         """
         broker_id, error = failed.broker_id, failed.error
         self._failed.add(broker_id)
