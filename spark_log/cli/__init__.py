@@ -1,8 +1,9 @@
 """The command line. `main.main` is the console script ``spark-log``.
 
 - `commands/`: one file for each command, or for each group of commands. `main.COMMANDS` lists them.
-- `options/`: the arguments and options that commands share; `format/`: what they print.
-- `records/`, `cluster/`: what the larger commands do.
+- `options/`: the arguments and options that commands share; `format/`: the tables, lines and JSON
+  that they print.
+- `records/`, `cluster/`: the work of the larger commands.
 - `terminal/`: errors, exit statuses, signals, keys and questions.
 - `lazy_command`: imports a command's file when it runs; `page`: writes docs/cli.md.
 

@@ -1,7 +1,7 @@
 """A command whose module is imported when the command is run.
 
 ``spark-log --help`` and the shell's completion need only names and summaries, and no command needs
-the modules of the others. Imports are most of the time that a short command takes.
+the modules of the others. A short command spends most of its time in imports.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _quick_imports() -> Iterator[None]:
             gc.freeze()  # imports stay; the collector would search all of them as soon as it runs
         if was_enabled:
             gc.enable()
-        for name in added:  # they are not meant for the processes that a command starts
+        for name in added:  # processes that the command starts do not inherit these variables
             del os.environ[name]
 
 

@@ -1,4 +1,4 @@
-"""Storage options of brokers: the options of a cluster's roots other than the one clients open.
+"""Storage options of brokers: the options of all roots of a cluster but the cluster root.
 
 In properties files and in Spark they are keys ``brokers.<id>.storage.<key>``, in Python a dict of
 each broker's options. Their values may be secrets: no error shows a value.

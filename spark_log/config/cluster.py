@@ -47,9 +47,9 @@ class ClusterConfig(ReplicationConfig):
     group_initial_rebalance_delay_ms: NonNegativeInt = Field(
         default=0,
         description="Time that the first members of an empty consumer group wait for others, so "
-        "that all who start together get their partitions in one rebalance. While more of them "
-        "come they wait again, for half of `session.timeout.ms` at most. In Kafka the default is "
-        "3000.",
+        "that members that start together get their partitions in one rebalance. Each further "
+        "member makes them wait again, for half of `session.timeout.ms` at most in total. In Kafka "
+        "the default is 3000.",
     )
     max_clock_skew_ms: NonNegativeLong = Field(
         default=DEFAULT_MAX_CLOCK_SKEW_MS,

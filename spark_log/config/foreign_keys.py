@@ -67,7 +67,7 @@ CLIENT_KEYS: Final = ForeignKeys(
         "key.deserializer": "give key_deserializer= to Consumer, a function of a key's bytes",
         "value.deserializer": "give value_deserializer= to Consumer, a function of a value's bytes",
         "metric.reporters": "give metric_reporters= to Producer or Consumer, a list of reporters",
-        "enable.partition.eof": "no record tells the end of a partition: compare position() with "
+        "enable.partition.eof": "no record marks the end of a partition: compare position() with "
         "end_offsets(), or give consumer_timeout_ms",
         "message.send.max.retries": "its name here is retries",
         "message.timeout.ms": "its name here is delivery_timeout_ms",

@@ -223,7 +223,7 @@ def _substitutes(model: type[ConfigModel]) -> Mapping[str, Substitutes]:
 
 @cache
 def _key_table(model: type[ConfigModel]) -> Mapping[str, ConfigKey]:
-    """Return the keys of a model by name. Cached, as a log's settings are parsed very often."""
+    """Return the keys of a model by name. Cached, because logs parse their settings very often."""
     return {key.name: key for key in _keys_of(model)}
 
 

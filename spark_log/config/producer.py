@@ -54,8 +54,8 @@ class ProducerConfig(ConfigModel):
     ] = Field(
         default="none",
         description="Compression that the producer uses for topics whose own `compression.type` "
-        "is `producer`. For `gzip` it is `zstd` and for `snappy` it is `lz4`, with a warning: "
-        "Arrow files have no others.",
+        "is `producer`. In place of `gzip` the producer uses `zstd`, and in place of `snappy` it "
+        "uses `lz4`, with a warning: Arrow files support no other codecs.",
     )
     delivery_timeout_ms: NonNegativeInt = Field(
         default=120_000,
@@ -123,7 +123,8 @@ class ProducerConfig(ConfigModel):
     transaction_timeout_ms: PositiveInt = Field(
         default=60_000,
         description="Maximum time from the begin of a transaction to its end. After it the "
-        "producer appends nothing more in the transaction, and anybody whom it holds up aborts it.",
+        "producer appends nothing more in the transaction, and any process that waits for the "
+        "transaction aborts it.",
     )
     transactional_id: Annotated[str | None, Field(min_length=1)] = Field(
         default=None,

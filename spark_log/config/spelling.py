@@ -1,7 +1,7 @@
-"""Tells a misspelled option from an option of another program.
+"""Distinguishes a misspelled option from an option of another program.
 
-An unknown option is either a misspelled known one, or made for another program. Ignoring the first
-would change the records that are read or written; ignoring the second would not.
+An unknown option is either a misspelled known option, or an option of another program. Ignoring a
+misspelled option would change the records that are read or written.
 """
 
 from __future__ import annotations

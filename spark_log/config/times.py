@@ -25,7 +25,8 @@ def parse_time_us(name: str, text: str) -> int:
             days of 1970.
 
     Raises:
-        InvalidConfigurationError: the text is neither, or does not fit into a record's timestamp.
+        InvalidConfigurationError: the text is not a time, or the time does not fit into a record's
+            timestamp.
     """
     if re.fullmatch(r"-?[0-9]+", text) and not re.fullmatch(r"[0-9]{8}", text):
         time_us = int(text) * 1000
@@ -42,7 +43,7 @@ def parse_time_us(name: str, text: str) -> int:
         time_us = (aware - _EPOCH) // timedelta(microseconds=1)
     if not _MIN_US <= time_us <= _MAX_US:
         raise InvalidConfigurationError(
-            f"{name} is {text}, which is too far away from 1970", key=name
+            f"{name} is {text}, expected a time within 292,000 years of 1970", key=name
         )
     return time_us
 

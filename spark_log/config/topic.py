@@ -34,7 +34,7 @@ class TopicConfig(ReplicationConfig):
         description="Compression of segment files, as Arrow's buffer compression. `producer` "
         "keeps the compression that the writer chose. `uncompressed` is another name of `none`. In "
         "place of `gzip` the topic has `zstd`, and in place of `snappy` it has `lz4`, with a "
-        "warning: Arrow files have no others.",
+        "warning: Arrow files support no other codecs.",
     )
     segment_bytes: int = Field(
         default=1_073_741_824,
@@ -97,9 +97,9 @@ class TopicConfig(ReplicationConfig):
     merge_tail_segments: NonNegativeInt = Field(
         default=128,
         description="Number of small segments at the end of the log after which an appender "
-        "merges them into one; up to an eighth more, by the partition's number, so that partitions "
-        "that are written together are not all merged at once. All other merging is done by the "
-        "cleaner. 0: appenders merge nothing. Not in Kafka.",
+        "merges them into one. Depending on the partition's number it is up to an eighth more, so "
+        "that partitions that are written together are not all merged at once. The cleaner does "
+        "all other merging. 0: appenders merge nothing. Not in Kafka.",
     )
     merge_compression_type: Literal["producer", "none", "lz4", "zstd"] = Field(
         default="producer",
@@ -108,8 +108,8 @@ class TopicConfig(ReplicationConfig):
     )
     snapshot_interval_segments: PositiveInt = Field(
         default=128,
-        description="Number of new segments after which an appender writes a snapshot. Segments "
-        "that were merged into one count once. A snapshot holds the state of producers and the "
+        description="Number of new segments after which an appender writes a snapshot. A merged "
+        "segment counts as one. A snapshot holds the state of producers and the "
         "properties of each segment, so that a process does not have to open all segments. Not in "
         "Kafka, where a broker writes a snapshot with every new segment.",
     )

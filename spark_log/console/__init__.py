@@ -1,4 +1,4 @@
-"""The console: a website on one root, served by ``spark-log console`` (extra ``[console]``).
+"""The console: a website that shows one root, served by ``spark-log console`` (extra ``console``).
 
 `create_app` returns the ASGI application. Each page is a `View`: the same answer as HTML and, under
 ``/api``, as JSON. `docs/console.md` has the rules for every request.

@@ -2,7 +2,7 @@
 
 The segment of an append has the append's time as the date of its file, by the storage's clock. A
 segment that was merged since has the date of the merge: the timestamps in its batch headers are
-used instead. So a merge of old records does not appear as many new ones. Records with old
+used instead, so that a merge of old records does not appear as many new ones. Records with old
 timestamps disappear from the result after they are merged.
 """
 
@@ -55,7 +55,6 @@ class MergedAppends:
     """The times of the appends in merged segments, by file path. Thread-safe."""
 
     def __init__(self) -> None:
-        """Return an empty cache."""
         self._steps: OrderedDict[str, Mapping[int, float]] = OrderedDict()
         self._lock = threading.Lock()
 

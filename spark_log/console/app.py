@@ -1,4 +1,4 @@
-"""The ASGI application: routes of pages, of the same answers as JSON, of streams and of changes."""
+"""The ASGI application: the routes of pages, of their answers as JSON, of streams, of changes."""
 
 from __future__ import annotations
 
@@ -301,12 +301,17 @@ async def _form(request: Request) -> dict[str, str]:
     """Return the fields of a form; files are not accepted."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
-        raise HTTPException(415, "the console takes application/x-www-form-urlencoded")
+        raise HTTPException(
+            415,
+            f"the form has the content type {kind!r}, expected application/x-www-form-urlencoded",
+        )
     body = await _body(request)
     try:
         return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=100))
     except ValueError:
-        raise HTTPException(400, "the form cannot be read") from None
+        raise HTTPException(
+            400, "the form cannot be read: it is not UTF-8, or has more than 100 fields"
+        ) from None
 
 
 async def _body(request: Request) -> bytes:
@@ -319,7 +324,7 @@ async def _body(request: Request) -> bytes:
                 if len(body) > _MAX_FORM_BYTES:
                     raise HTTPException(413, f"the request has more than {_MAX_FORM_BYTES} bytes")
     except TimeoutError:
-        raise HTTPException(408, "the request did not arrive in time") from None
+        raise HTTPException(408, "the request did not arrive within 10 s; send it again") from None
     return bytes(body)
 
 

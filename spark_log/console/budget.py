@@ -35,7 +35,7 @@ class Budget:
         """Raise if the work has to stop.
 
         Raises:
-            KafkaTimeoutError: the time is over.
+            KafkaTimeoutError: the time limit has passed.
             RequestCancelledError: no client waits for the answer any more.
         """
         if self._is_cancelled.is_set():
@@ -44,9 +44,10 @@ class Budget:
             raise self.timeout_error()
 
     def timeout_error(self) -> KafkaTimeoutError:
-        """Return the error for a request whose time is over."""
+        """Return the error for a request whose time limit has passed."""
         return KafkaTimeoutError(
-            f"the answer took longer than {self.timeout_ms / 1000:g} s; ask for less"
+            f"the answer took longer than {self.timeout_ms / 1000:g} s, the time limit; ask for "
+            f"fewer records or partitions"
         )
 
     def cancel(self) -> None:

@@ -12,15 +12,14 @@ _CHECKS: Final = ("quorum", "brokers", "clocks", "metadata-log", "replicas", "of
 _LIMITS: Final = Limits(patience_ms=2_000, findings=10)
 _SLOW_MS: Final = 1_000
 _REST: Final = 20
-"""Factor of a slow checkup's duration for which the checkup is not repeated. If a root does not
-answer, each checkup leaves a thread that waits for the answer."""
+"""A slow checkup is not repeated for this many times its duration: if a root does not answer, each
+checkup leaves a thread that waits for the answer."""
 
 
 class Checkup:
     """Runs the checks. Thread-safe: one thread runs the checks, and others wait for it."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Return a checkup; nothing is checked yet."""
         self._cluster = cluster
         self._lock = threading.Lock()
         self._found: tuple[Finding, ...] = ()

@@ -35,7 +35,6 @@ class Guard:
     """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings) -> None:
-        """Return the middleware around an application."""
         self._app = app
         self._hosts = {each.lower() for each in (*LOCAL_HOSTS, *settings.hosts)}
 
@@ -65,7 +64,7 @@ class Guard:
         is_own = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
         is_link = headers.get("sec-fetch-mode") == "navigate" and scope["method"] in ("GET", "HEAD")
         if not is_own and not (is_link and headers.get("sec-fetch-dest") == "document"):
-            return "the console does not answer requests of other sites"
+            return "the console does not answer requests that another site sends; open its own page"
         return None
 
 

@@ -30,7 +30,6 @@ class ObservationCache(Generic[Key, Seen]):
     """A cache of the last observation of each thing, while the thing exists. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
-        """Return an empty cache."""
         self._clock = clock
         self._observations: dict[Key, Observation[Seen]] = {}
         self._lock = threading.Lock()

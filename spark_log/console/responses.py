@@ -80,6 +80,6 @@ def verdict(error: Exception) -> tuple[int, str]:
             kinds = (_STATUSES[each] for each in type(error).__mro__ if each in _STATUSES)
             return next(kinds, 500), " ".join(error.message.split())
         case RequestCancelledError():
-            return 499, "the client is gone"
+            return 499, "the client has disconnected"
         case _:
-            return 500, "the console failed; its log says why"
+            return 500, "the console failed; its log shows the error"

@@ -24,7 +24,6 @@ class Sessions:
     """The sessions of browsers that have sent the token. They end with the console."""
 
     def __init__(self, settings: ConsoleSettings) -> None:
-        """Return an empty set of sessions."""
         self._token = settings.token
         self._key = secrets.token_bytes(32)
         self._open: OrderedDict[str, None] = OrderedDict()
@@ -64,14 +63,14 @@ class Sessions:
         """Check that a form's request has a session, and that the form belongs to this session.
 
         Raises:
-            HTTPException: the request has no session, or the form is from elsewhere.
+            HTTPException: the request has no session, or the form belongs to another session.
         """
         self._check_allowed()
         expected = self.csrf_token(request)
         if expected is None:
             raise HTTPException(401, "sign in with the token that the console printed at its start")
         if not hmac.compare_digest(expected.encode(), given.encode(errors="replace")):
-            raise HTTPException(403, "the form is not of this session; load its page again")
+            raise HTTPException(403, "the form belongs to another session; load its page again")
 
     def check_bearer(self, request: Request) -> None:
         """Check the request of a program, which sends the token itself instead of a cookie.

@@ -31,7 +31,8 @@ def _offset(text: object) -> object:
 TopicName = Annotated[str, Field(max_length=1000, description="Name of the topic.")]
 GroupId = Annotated[str, Field(max_length=4000, description="Id of the consumer group.")]
 PartitionNumber = Annotated[
-    int | None, Field(ge=0, lt=2**31, description="Number of the partition; all without it.")
+    int | None,
+    Field(ge=0, lt=2**31, description="Number of the partition; without it all partitions."),
 ]
 Offset = Annotated[int, Field(ge=0, lt=2**63), BeforeValidator(_offset)]
 Isolation = Annotated[

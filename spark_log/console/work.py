@@ -54,7 +54,7 @@ class Workers:
 
         Raises:
             HTTPException: 503, because too many requests are being answered.
-            KafkaTimeoutError: the time is over.
+            KafkaTimeoutError: the time limit has passed.
             RequestCancelledError: the client has disconnected.
         """
         budget = Budget(self._clock, self._timeout_ms)

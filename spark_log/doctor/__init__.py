@@ -5,8 +5,8 @@
 - `examination`, `partition_examination`: the root and its partitions, each file read at most once.
 - `checks/`: a file for each check.
 
-The doctor only reads. Only with ``--probe-storage`` it writes into a scratch folder, and removes
-it.
+The doctor only reads; with ``--probe-storage`` it also writes into a scratch folder, which it
+removes again.
 """
 
 from spark_log.util.exports import attach_stub

@@ -53,7 +53,7 @@ OWN_PROBLEMS: Final = (ROOT_UNREADABLE, NOT_CHECKED, PARTITION_UNREADABLE)
 """Problems that the doctor itself reports, besides those of its checks."""
 
 _LOOK_MS: Final = 1_000
-"""Interval between tests whether a check makes progress."""
+"""Interval at which the doctor tests whether a check makes progress."""
 
 OnProgress = Callable[[str, int, int], None]
 
@@ -226,7 +226,7 @@ class Doctor:
         return ROOT_UNREADABLE.finding(
             ROOT,
             str(error),
-            remedy="Find out what is damaged" if damaged else "Make the storage answer, then retry",
+            remedy="Find out what is damaged" if damaged else "Bring the storage back, then retry",
             command=shell_command("verify") if damaged else None,
             evidence=type(error).__name__,
         )
@@ -258,7 +258,7 @@ class Doctor:
         limited = LimitedCall(call)
         while not limited.wait(min(_LOOK_MS, self._left_ms(examination)) / 1000):
             if self._left_ms(examination) <= 0:
-                raise StorageError(f"it has not ended for {patience_ms / 1000:.0f} s")
+                raise StorageError(f"it has made no progress for {patience_ms / 1000:.0f} s")
         return limited.result()
 
     def _left_ms(self, examination: Examination) -> float:
@@ -274,7 +274,7 @@ class Doctor:
         return NOT_CHECKED.finding(
             subject,
             f"could not be checked ({check.name}): {reason}",
-            remedy="Make the storage answer, then check it again",
+            remedy="Bring the storage back, then check it again",
             command=shell_command("doctor", "--checks", check.name),
             evidence=type(error).__name__,
         )

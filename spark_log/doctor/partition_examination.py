@@ -3,7 +3,7 @@
 The number of requests for each partition and replica is a constant, whatever the partition holds:
 two listings, the footer of the last segment, the newest snapshot and, if the snapshot does not have
 the oldest segment, the headers of this segment. Only a suspicion costs more:
-`LocalLog.transactions` reads further files for a transaction that seems to be open for long.
+`LocalLog.transactions` reads further files for a transaction that seems to be open for a long time.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ class RootExporter:
     def scrape(self) -> Scrape:
         """Return the present metrics of the root, or the answer of a scrape that already runs.
 
-        If the root cannot be read, this does not raise. The begin and the end of such a time are
-        logged.
+        If the root cannot be read, the answer has the error. The first such scrape, and the first
+        one that can read the root again, are logged.
         """
         with self._lock:
             running = self._running
@@ -128,7 +128,10 @@ class RootExporter:
     def _report(self, error: SparkLogError | None) -> None:
         was_up, self._is_up = self._is_up, error is None
         if error is not None and was_up:
-            _log.warning("the root cannot be read, until further notice: %s", error)
+            _log.warning(
+                "the root cannot be read; each scrape tries again, and this is logged once: %s",
+                error,
+            )
         elif error is None and not was_up:
             _log.warning("the root can be read again")
 

@@ -3,7 +3,7 @@
 `jobs/` of the repository has a script of the same name for ``spark-submit``. `spark-log
 produce`, `consume`, `transform`, `replay` and `reprocess` submit the files of this folder.
 
-- `group/`: a job as the member of a consumer group; what it does with a batch of records.
+- `group/`: a job as the member of a consumer group, and its processing of a batch of records.
 - `sink/`: destinations of records, and the Delta table that has each record once.
 - `task/`: what one Spark task does to one partition: clean, replicate, mirror.
 - `program/`: options, session, progress bar and report, which all programs share.

@@ -96,7 +96,7 @@ def main(
         raise
     spark = job_session("clean")
     started = time.perf_counter()
-    # First: nothing behind an open transaction is compacted.
+    # Transactions end first, because compaction stops at the first open one.
     ended = [] if topics else list(transaction_cleaner(cluster, dry_run=dry_run).clean())
     at_once = max(1, min(len(partitions), spark.sparkContext.defaultParallelism))
     work = CleaningTask(

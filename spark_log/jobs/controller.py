@@ -1,6 +1,6 @@
 """Watch the brokers and replicas of a root, and bring replicas back by Spark tasks.
 
-It does what `spark-log controller run` does, and copies each partition in a Spark task.
+Unlike `spark-log controller run`, it copies each partition in a Spark task.
 
 It works until it is stopped, or until a newer controller starts. Several at once are safe, and each
 may be killed at any time.

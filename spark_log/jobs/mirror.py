@@ -46,7 +46,9 @@ def main(
 ) -> None:
     """Mirror topics between Kafka and a log with Spark, exactly once, up to their present end."""
     if direction not in _SOURCES:
-        raise InvalidConfigurationError(f"{direction!r} is no direction: from-kafka or to-kafka")
+        raise InvalidConfigurationError(
+            f"the direction is {direction!r}, expected from-kafka or to-kafka"
+        )
     source = _SOURCES[direction]
     expressions = patterns(sync_groups or [], "sync-groups")
     log, settings, cluster = options.log(root), options.settings(), kafka.cluster()

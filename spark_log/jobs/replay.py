@@ -48,7 +48,10 @@ def main(
     report = JobReport("replayed")
     window = TimeWindow.parse(from_time, to_time)
     if not window.is_open and not (from_offset is None and to_offset is None):
-        raise InvalidOptionError("give either a range of times or a range of offsets")
+        raise InvalidOptionError(
+            "both a range of times and a range of offsets were given; give either --from-time and "
+            "--to-time, or --from-offset and --to-offset"
+        )
     partitions = _partitions(root.cluster().topic(topic), partition)
     options = connection_options(root) | {
         "assign": json.dumps({topic: partitions}),

@@ -56,7 +56,7 @@ class Progress:
         step: the number of the last completed step; -1 before the first.
         token: the random token of the process that wrote the step.
         written_us: the time at which that process began to write the step, in microseconds since
-            the epoch, by the clock of the root's storage; 0 if nothing depends on it.
+            the epoch, by the clock of the root's storage; 0 for a target that does not need it.
     """
 
     name: str
@@ -106,7 +106,7 @@ class Target(Protocol):
         """Return the progress of a run; None if the run has not started.
 
         Raises:
-            InvalidOptionError: the progress is unknown.
+            InvalidOptionError: the run cannot be continued.
             StorageError: the progress cannot be read.
         """
 

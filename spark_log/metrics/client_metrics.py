@@ -157,7 +157,7 @@ class _Ports:
         self.forget()
 
     def forget(self) -> None:
-        """Start without ports: also in a forked child, which lacks the threads that answer."""
+        """Start without ports, also in a forked child, which lacks the threads that answer."""
         self._lock = threading.Lock()
         self._opened: dict[int, tuple[MetricsServer, FamiliesCollector]] = {}
         self._users: dict[int, int] = {}

@@ -122,7 +122,7 @@ GROUP_LAG_SECONDS = _gauge(
     "kafka_consumergroup_group_lag_seconds",
     _LAG_SECONDS,
     "Age of the first record that the group has not read and can read, by its timestamp; 0 without "
-    "one.",
+    "such a record.",
     "seconds",
 )
 
@@ -132,7 +132,7 @@ GROUP_DELETED = _gauge(
     "spark_log_consumergroup_deleted_offsets",
     _GROUP_PARTITION,
     "Offsets from the group's committed one to the log start offset: records that were deleted "
-    "before the group read them. 0 again when the group commits a later offset.",
+    "before the group read them. 0 when the group has committed a later offset.",
 )
 PARTITION_SIZE = _gauge(
     "spark_log_topic_partition_size_bytes",
@@ -151,7 +151,7 @@ SCRAPE_DURATION = MetricDefinition(
     "histogram",
     "seconds",
     (),
-    "Time to read the root for a scrape. Scrapes at the same time share one reading.",
+    "Time to read the root for a scrape. Scrapes that arrive meanwhile get the same answer.",
 )
 
 # --- storage, of every client and of the exporter ------------------------------------------------
@@ -178,8 +178,8 @@ SUPPRESSED_ERRORS = MetricDefinition(
     "counter",
     "",
     ("client_id", "action"),
-    "Failures without which the client could continue, by action, such as of an index, a snapshot "
-    "or a merge.",
+    "Failed actions after which the client continued, by action, such as the writing of an index "
+    "or a snapshot, or a merge.",
     ("suppressed-errors", "<action>-errors-total"),
 )
 
@@ -188,19 +188,19 @@ SUPPRESSED_ERRORS = MetricDefinition(
 APPEND_DURATION = _producer(
     "histogram",
     "append_duration_seconds",
-    "Time of acknowledged appends, with lost races.",
+    "Time of acknowledged appends, lost races included.",
     unit="seconds",
 )
 QUEUE_DURATION = _producer(
     "histogram",
     "queue_duration_seconds",
-    "Time that the oldest record of an append waited before it.",
+    "Time that the oldest record of an append waited before the append began.",
     unit="seconds",
 )
 THROTTLE_DURATION = _producer(
     "histogram",
     "throttle_duration_seconds",
-    "Pauses after appends, by the quota of the client id; 0 without one.",
+    "Pauses after appends because of the quota of the client id; 0 without a quota.",
     unit="seconds",
 )
 APPEND_ERRORS = MetricDefinition(
@@ -233,7 +233,7 @@ CALLBACK_DURATION = MetricDefinition(
 FETCH_THROTTLE_DURATION = _fetch(
     "histogram",
     "fetch_throttle_duration_seconds",
-    "Pauses between fetches, by the quota of the client id.",
+    "Pauses between fetches because of the quota of the client id.",
     unit="seconds",
 )
 
@@ -258,14 +258,14 @@ CANARY_COMMIT = MetricDefinition(
     "histogram",
     "seconds",
     (),
-    "Time to commit the offset behind a canary's record.",
+    "Time to commit the offset after a canary's record.",
 )
 CANARY_FAILURES = MetricDefinition(
     "spark_log_canary_failures_total",
     "counter",
     "",
     ("step",),
-    "Canary's records that failed, by step: produce, roundtrip, commit.",
+    "Canary's records that failed, by step: open, produce, roundtrip, commit.",
 )
 
 # --- spark-log mirror ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Prometheus' text format (version 0.0.4), written fast.
+"""A fast writer of Prometheus' text format (version 0.0.4).
 
 ``prometheus_client.generate_latest`` takes 5 µs and more for a line. A root of 10,000 partitions
 has more than 100,000 lines, and the labels of a partition are in many of them. This module lets a

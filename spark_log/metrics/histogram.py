@@ -36,7 +36,6 @@ class Histogram:
     __slots__ = ("_counts", "total_ms")
 
     def __init__(self) -> None:
-        """Return a histogram without durations."""
         self._counts = [0] * (len(BOUNDS_MS) + 1)
         self.total_ms = 0.0
 

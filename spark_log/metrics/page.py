@@ -23,19 +23,20 @@ _EXPORTER = """\
 begin with `kafka_` are those of [kafka_exporter](https://github.com/danielqsj/kafka_exporter), and
 of [kafka-lag-exporter](https://github.com/seglo/kafka-lag-exporter) for the lag in seconds, so
 dashboards and alerts for them work. Committed offsets are read before the ends of the logs. A lag
-counts what can be read, and is never negative: records that were deleted before the group read them
-are in `spark_log_consumergroup_deleted_offsets`, not in the lag. Alert on it: the group has missed
-these records. A partition that cannot be read is left out. A group has a lag in the partitions in
-which it has committed an offset, until its offset or the topic is deleted.
+counts records that can be read, and is never negative. Records that were deleted before the group
+read them are not in the lag, but in `spark_log_consumergroup_deleted_offsets`. Set an alert on this
+metric: the group has missed these records. A partition that cannot be read is left out. A group has
+a lag in each partition in which it has committed an offset, until its offset or the topic is
+deleted.
 
-A scrape costs one request for the metadata, one for new commits, a listing of the groups, and one
-request for each partition and for each group that ever had a member: for the name of its next
-segment. A partition with new records costs a listing and a read more, and so does each partition
-once in five to ten minutes: until then the oldest offset and the size of a partition without new
-records may be old, and what was deleted since still counts as lag. Lag in seconds costs a read for
-each committed offset that is new and behind; a scrape makes at most 250 of them, for the largest
+A scrape costs one request for the metadata, one for new commits, and a listing of the groups. Each
+partition, and each group that ever had a member, costs one more request, which asks for the next
+segment of its log. A partition with new records also costs a listing and a read. A partition
+without new records is listed once in five to ten minutes; until then its oldest offset and its size
+may be old, and records that were deleted since still count as lag. Lag in seconds costs a read for
+each new committed offset that is behind; a scrape makes at most 250 of these reads, for the largest
 lags first, and has no lag in seconds for the others. The first scrape lists every partition.
-Nothing is read between scrapes, and scrapes at the same time share one reading.
+Nothing is read between scrapes, and scrapes at the same time share one answer.
 
 [conf/grafana/spark-log.json](../conf/grafana/spark-log.json) is a dashboard for Grafana.
 
@@ -62,8 +63,8 @@ which stays as in Kafka.
 _CONSUMER = """\
 ## `Consumer`
 
-`metrics_port` and `metrics_registry` are those of `Producer`. A histogram has the durations of
-which `Consumer.metrics()` gives the average and the maximum.
+`metrics_port` and `metrics_registry` are those of `Producer`. `Consumer.metrics()` has the average
+and the maximum of the durations in a histogram.
 
 """
 
@@ -75,8 +76,8 @@ _CANARY = """\
 _MIRROR = """\
 ## `spark-log mirror`
 
-`spark-log mirror from-kafka --metrics-port 9401`, and `to-kafka`. They are read after each
-transaction, and at each refresh.
+`spark-log mirror from-kafka --metrics-port 9401` and `spark-log mirror to-kafka --metrics-port
+9401` serve these metrics. The values are read after each transaction, and at each refresh.
 
 """
 

@@ -26,7 +26,6 @@ class FamiliesCollector:
     """
 
     def __init__(self) -> None:
-        """Return a collector without sources."""
         self._lock = threading.Lock()
         self._sources: dict[int, ReadFamilies] = {}
         self._next = 0

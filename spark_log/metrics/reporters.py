@@ -79,7 +79,7 @@ class Metric:
         self._readings = readings
 
     def value(self, time_ms: float | None = None) -> float:
-        """Return the value, at most 100 ms old; for a client that is gone, its last value.
+        """Return the value, at most 100 ms old; the last value of a client that no longer exists.
 
         Args:
             time_ms: ignored; kafka-python's argument.
@@ -160,7 +160,7 @@ class MetricsReporters:
                     reporter.metric_change(metric)
 
     def close(self) -> None:
-        """Close the reporters; once is enough."""
+        """Close the reporters. Further calls have no effect."""
         reporters, self._reporters = self._reporters, []
         for each in reporters:
             assert self._suppressed is not None

@@ -35,7 +35,6 @@ class RequestTimes:
     """Measures the calls of one store. Thread-safe."""
 
     def __init__(self) -> None:
-        """Return times without calls."""
         self._lock = threading.Lock()
         self._durations: dict[str, Histogram] = {}
         self._errors: Counter[tuple[str, str]] = Counter()

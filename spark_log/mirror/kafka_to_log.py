@@ -224,7 +224,7 @@ class KafkaToLog(Mirror):
             raise DataLossError(
                 f"{message.topic()}-{message.partition()} in Kafka does not have the next offset "
                 f"to mirror: records were deleted, or the topic was created again "
-                f"({error.str()}). To continue with those that are left, give "
+                f"({error.str()}). To continue with the records that are left, give "
                 f"--no-fail-on-data-loss",
                 topic=message.topic() or "",
             )

@@ -376,7 +376,9 @@ class LogToKafka(Mirror):
         with kafka_errors():
             left = self._opened_producer().flush(TIMEOUT_S * 4)
         if left:
-            raise KafkaTimeoutError(f"{left} records were not acknowledged by Kafka in time")
+            raise KafkaTimeoutError(
+                f"Kafka did not acknowledge {left} records in {TIMEOUT_S * 4:.0f} s; try again"
+            )
 
     def _runs(self, produced: dict[TopicPartition, list[ProducedRows]]) -> Runs:
         """Return the runs of each partition, after all records were acknowledged.

@@ -136,9 +136,9 @@ class Mirror(ABC):
             if self._topic_ids.get(topic, topic_id) != topic_id:
                 side = self.source.name.lower()
                 raise DataLossError(
-                    f"topic {topic!r} was deleted and created again in the source ({side}), and "
-                    f"its offsets are not those that were mirrored. To mirror the new topic, "
-                    f"delete the mirrored one, and give another --{side}-alias; or exclude it",
+                    f"topic {topic!r} was deleted and created again in the source ({side}), so "
+                    f"that its offsets began anew. To mirror the new topic, delete the mirrored "
+                    f"one, and give another --{side}-alias; or exclude the topic",
                     topic=topic,
                 )
         self._check_not_back(topic_ids)
@@ -170,8 +170,9 @@ class Mirror(ABC):
                 _, kafka_alias, log_alias, _ = name.split(".")
                 raise InvalidConfigurationError(
                     f"topic {topic!r} was mirrored from the topic that it would be mirrored to, "
-                    f"with other aliases: its records would go round in a circle. Give "
-                    f"--kafka-alias {kafka_alias} --log-alias {log_alias}, or exclude it",
+                    f"with other aliases: its records would return to the topic that they came "
+                    f"from. Give --kafka-alias {kafka_alias} --log-alias {log_alias}, or exclude "
+                    f"the topic",
                     key="kafka-alias",
                 )
 

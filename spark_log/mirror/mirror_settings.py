@@ -109,7 +109,8 @@ class MirrorSettings:
         check_alias(self.log_alias, "log-alias")
         if self.kafka_alias == self.log_alias:
             raise InvalidConfigurationError(
-                f"--kafka-alias and --log-alias are both {self.kafka_alias!r}: name two clusters"
+                f"--kafka-alias and --log-alias are both {self.kafka_alias!r}; give two different "
+                f"names"
             )
 
     @property

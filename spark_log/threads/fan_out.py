@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from spark_log.threads.daemon_pool import Outcome
+from spark_log.threads.timed_call import in_new_thread
 
 PATIENCE_S: Final = 1.0
 """Maximum time to wait for the other answers once a majority of the roots has answered."""
 
 _MOST_UNANSWERED: Final = 8
-"""Number of unanswered calls to a root from which on no more are sent to it: each is a thread."""
+"""Maximum number of unanswered calls to a root that hangs: each of them is a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +42,8 @@ Replies = Sequence[Outcome[Any] | None]
 class FanOut:
     """Calls several roots at once, each on a thread of its own. Thread-safe.
 
-    A root that has not answered within `PATIENCE_S`, while the others have, is late: it is not
-    waited for until it has answered all earlier calls. A root that hangs thus delays one call, not
-    each.
+    A root that has not answered within `PATIENCE_S`, while the others have, is late: later calls do
+    not wait for it until it has answered all earlier ones. A root that hangs thus delays one call.
     """
 
     def __init__(self) -> None:
@@ -66,8 +67,9 @@ class FanOut:
 
         Args:
             calls: the calls.
-            is_done: whether no more replies are needed. The other calls continue in the background.
-            suffices: whether the replies are enough if the others do not arrive soon.
+            is_done: function that returns whether no more replies are needed. The other calls
+                continue in the background.
+            suffices: function that returns whether the replies are enough if the others are late.
 
         Returns:
             The replies; all of them, unless one of the two functions returned True.
@@ -117,7 +119,5 @@ class FanOut:
                     self._late.discard(call.root)
             arrived.put((number, reply))
 
-        threading.Thread(
-            target=copy_context().run, args=(run,), name="spark-log-quorum", daemon=True
-        ).start()
+        in_new_thread(partial(copy_context().run, run), "spark-log-quorum")
         return True

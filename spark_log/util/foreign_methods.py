@@ -24,10 +24,7 @@ _NO_LOG_DIRS: Final = (
 
 ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bootstrap", "bootstrap_connected"), _NO_BROKERS),
-    **dict.fromkeys(
-        ("api_versions", "describe_features", "get_broker_version_data", "update_features"),
-        _NO_VERSIONS,
-    ),
+    **dict.fromkeys(("api_versions", "get_broker_version_data"), _NO_VERSIONS),
     **dict.fromkeys(
         (
             *("create_acls", "delete_acls", "describe_acls"),

@@ -240,7 +240,10 @@ class TestAlter:
     def test_can_only_check(self, shell, admin):
         before = overrides(admin)
         argv = ["configs", "alter", "flights", "--validate-only", "--add-config"]
-        assert shell(*argv, "segment.bytes=2097152").out == "Could alter flights.\n"
+        assert (
+            shell(*argv, "segment.bytes=2097152").out
+            == "Could alter flights; nothing was changed.\n"
+        )
         assert shell(*argv, "segment.bytes=1").status == 2
         assert overrides(admin) == before
 

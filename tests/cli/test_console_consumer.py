@@ -105,7 +105,7 @@ class TestStart:
             (["flights", "--consumer-property", "client.id=a"], "requires --group or --include"),
             (["flights", "--value-deserializer", "xml"], "expected string, json, hex or avro"),
             (["flights", "--value-deserializer", "avro"], "avro requires --avro-schema"),
-            (["flights", "--avro-schema", "x"], "requires a deserializer that is avro"),
+            (["flights", "--avro-schema", "x"], "requires --key-deserializer avro or"),
             ([], "which topic? Give TOPIC or --topic"),
             (["flights", "--topic", "weather"], "give one of them"),
             (["flights", "--partition", "1", "--offset", "newest"], "earliest or latest"),

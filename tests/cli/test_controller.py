@@ -39,7 +39,7 @@ def test_the_exit_status_of_a_single_run_tells_that_a_replica_did_not_come_back(
     (disks.path(2) / disks.cluster().topic("t").directory).write_text("in the way of a directory")
     outcome = shell("controller", "run", "--once", "--interval-ms", 10)
     assert outcome.status == 1
-    assert "error: t-0-2 did not come back" in outcome.err
+    assert "error: t-0-2 is still not in sync" in outcome.err
 
 
 def test_a_controller_works_until_it_is_stopped(disks):

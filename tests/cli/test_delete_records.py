@@ -102,7 +102,7 @@ def test_without_a_terminal_it_takes_yes(shell, root, folder):
     for argv in (["flights", "--before-offset", "2"], ["--offset-json-file", "offsets.json"]):
         outcome = shell("delete-records", *argv, "--json", stdin=b"y\n")
         assert (outcome.status, outcome.out) == (2, "")
-        assert "stdin is not a terminal: give --yes. Nothing was deleted" in outcome.error
+        assert "Nothing was deleted, because stdin is not a terminal" in outcome.error
     assert starts(root) == [0, 0]
 
 

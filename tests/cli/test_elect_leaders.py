@@ -101,4 +101,4 @@ def test_an_unclean_election_tells_where_the_new_log_ends(shell, disks):
     (elected,) = outcome.document["elected"]
     assert (elected["leader"], disks.partition().leader) == (0, 0)
     assert elected["log_end_offset"] == end_offset + 1  # with its barrier
-    assert f"ends at offset {end_offset + 1}; records that were acknowledged" in outcome.err
+    assert f"ends at offset {end_offset + 1}; if this replica was not in sync" in outcome.err

@@ -75,5 +75,6 @@ def test_it_serves_until_it_is_stopped(root):
 def test_it_warns_of_a_root_that_is_missing_and_goes_on(tmp_path):
     with running_exporter(tmp_path / "nowhere") as (child, port):
         line = child.stderr.readline()
-        assert line.startswith("warning: spark_log_exporter_up is 0 for now: there is no spark-log")
+        expected = "warning: spark_log_exporter_up is 0 until the root can be read: there is"
+        assert line.startswith(expected)
         assert samples(get(port))["spark_log_exporter_up",] == 0

@@ -22,7 +22,7 @@ NOWHERE = "127.0.0.1:1"
         (["from-kafka", "--topics-exclude", "["], "--topics-exclude '[' is not"),
         (["from-kafka", "--sync-groups", "*"], "--sync-groups '*' is not"),
         (["from-kafka", "--kafka-alias", "a.b"], "--kafka-alias is 'a.b'"),
-        (["to-kafka", "--log-alias", "kafka"], "name two clusters"),
+        (["to-kafka", "--log-alias", "kafka"], "give two different names"),
         (["from-kafka", "--replication-policy", "same"], "give identity or default"),
         (["from-kafka", "--commit-interval-ms", "0"], "--commit-interval-ms"),
         (["from-kafka", "--kafka-property", "no.such=1"], "no.such"),

@@ -27,7 +27,7 @@ def test_a_root_gets_members_one_at_a_time(shell, root, disks):
     first = shell("quorum", "add", disks[0])
     assert first.out == (
         f"Added {disks[0]}. Members: {root}, {disks[0]}. "
-        f"Add or remove one: an even number survives no more losses.\n"
+        f"Add or remove a member: an even number survives no more losses than one less.\n"
     )
     second = shell("quorum", "add", disks[1], "--json").document
     assert second == {"version": 3, "voters": [str(root), *disks]}

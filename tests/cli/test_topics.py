@@ -333,8 +333,8 @@ class TestDelete:
         outcome = shell("topics", "delete", "weather", "--if-exists", stdin=b"y\n")
         assert (outcome.status, outcome.out) == (2, "")
         assert outcome.error == (
-            "Delete weather and all records in it? Nobody can answer, because stdin is not a "
-            "terminal: give --yes. Nothing was deleted"
+            "Delete weather and all records in it? Nothing was deleted, because stdin is not a "
+            "terminal and nobody can answer: give --yes"
         )
         assert admin.list_topics() == ["flights", "weather"]
 

@@ -65,7 +65,7 @@ def test_describe_shows_what_is_open(shell, begun):
 
 
 def test_describe_tells_mistakes(shell, root):
-    assert "which ones?" in shell("transactions", "describe").error
+    assert "which transactional ids?" in shell("transactions", "describe").error
     outcome = shell("transactions", "describe", "nobody")
     assert (outcome.status, "no transactional id 'nobody'" in outcome.error) == (2, True)
 

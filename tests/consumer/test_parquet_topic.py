@@ -1,13 +1,11 @@
 """A topic whose cold part is Parquet, read by clients: the same records as from Arrow files."""
 
-import json
-
 import pytest
 
-from spark_log import Consumer
+from spark_log import Consumer, ConsumerRecord, TopicPartition
 from spark_log.cluster import Cluster, ClusterVerifier
 from spark_log.log.verify import LogSeverity
-from tests.parquet_twins import PARTITIONS, TOPIC, make_twins, segment_kinds
+from tests.parquet_twins import PARTITIONS, make_twins, segment_kinds
 from tests.record.samples import START_US
 
 LEVELS = ["read_committed", "read_uncommitted"]
@@ -31,7 +29,7 @@ def consumer_of(root, level="read_committed"):
 
 def polled(root, level):
     """All records, by partition."""
-    found = {each: [] for each in PARTITIONS}
+    found: dict[TopicPartition, list[ConsumerRecord]] = {each: [] for each in PARTITIONS}
     with consumer_of(root, level) as consumer:
         ends = consumer.end_offsets(PARTITIONS)
         while any(consumer.position(each) < end for each, end in ends.items()):
@@ -90,7 +88,7 @@ def test_offsets_for_times_lead_to_the_same_committed_records(twins):
                     if told is not None:
                         consumer.seek(partition, told.offset)
                 ends = consumer.end_offsets(PARTITIONS)
-                first = {}
+                first: dict[TopicPartition, ConsumerRecord] = {}
                 while any(
                     each not in first and consumer.position(each) < end
                     for each, end in ends.items()
@@ -110,7 +108,7 @@ def test_a_seek_into_the_parquet_part_begins_there(twins):
     with consumer_of(parquet) as consumer:
         for record in whole[:: len(whole) // 9]:
             consumer.seek(PARTITIONS[0], record.offset)
-            records = []
+            records: list[ConsumerRecord] = []
             while not records:
                 records = consumer.poll(1_000, max_records=1).get(PARTITIONS[0], [])
             assert records == [record]
@@ -120,21 +118,3 @@ def test_both_are_sound(twins):
     for root in twins:
         findings = ClusterVerifier(Cluster(root)).findings()
         assert [each for each in findings if each.severity is LogSeverity.ERROR] == []
-
-
-def test_dump_log_shows_the_batches_of_a_parquet_segment(twins):
-    from pathlib import Path
-
-    from typer.testing import CliRunner
-
-    from spark_log.cli.main import app
-
-    _, parquet = twins
-    file = sorted(Path(parquet).rglob(f"{TOPIC}-0/*.parquet"))[0]
-    outcome = CliRunner().invoke(app, ["dump-log", str(file), "--output", "json"])
-    assert outcome.exit_code == 0, outcome.output
-    document = json.loads(outcome.stdout)
-    assert document["is_valid"]
-    assert {each["compression"] for each in document["batches"]} == {"zstd"}
-    assert any(each["is_control"] for each in document["batches"])
-    assert any(each["count"] == 0 for each in document["batches"]), "an aborted one"

@@ -97,7 +97,10 @@ def test_partitions_without_a_leader_and_without_enough_replicas(disks):
     disks.admin.fence_broker(2)
     found = {each.subject.topic: each for each in look(disks, "replicas")}
     assert found["one"].problem.code == "partition-offline"
-    assert found["one"].message == "nobody can write to 1 of 1 partitions (0): no leader"
+    assert (
+        found["one"].message
+        == "1 of 1 partitions (0) have no leader: no producer can write to them"
+    )
     assert found["three"].problem.code == "partition-under-min-isr"
     assert found["three"].severity is Severity.ERROR
     assert found["two"].problem.code == "partition-under-replicated"

@@ -21,7 +21,7 @@ def test_of_a_deleted_topic(patient, cluster):
     patient.clock.advance_ms(2000)
     (found,) = patient.findings("directories")
     assert found.problem.code == "deleted-topic-left"
-    assert found.message == "its topic was deleted 1 d ago, and it is still there"
+    assert found.message == "its topic was deleted 1 d ago, and it still exists"
     assert found.command == "spark-log clean --all-topics"
     cluster.store.delete(f"{DELETION_MARKERS}/{left}")
     (found,) = patient.findings("directories")

@@ -106,7 +106,7 @@ def test_a_check_that_hangs_is_given_up(patient, monkeypatch):
     finally:
         released.set()
     assert found.problem.code == "not-checked"
-    assert found.message == "could not be checked (replicas): it has not ended for 60 s"
+    assert found.message == "could not be checked (replicas): it has made no progress for 60 s"
 
 
 def test_a_partition_that_hangs_is_given_up_and_the_others_are_looked_at(

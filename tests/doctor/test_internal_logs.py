@@ -32,7 +32,7 @@ class TestMetadataLog:
         alter(patient.root, 1)
         (found,) = patient.findings("metadata-log")
         assert found.problem.code == "metadata-without-snapshot"
-        assert found.message.startswith("67 changes of the metadata")
+        assert found.message.startswith("the metadata were changed 67 times")
 
     @pytest.mark.parametrize("content", [None, b"5\n", b"damaged"])
     def test_a_long_log_without_a_checkpoint(self, patient, content):

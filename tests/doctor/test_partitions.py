@@ -58,7 +58,7 @@ class TestRetention:
         assert patient.findings("cleaning") == []
         patient.clock.advance_ms(DAY_MS + 1000)
         (found,) = patient.findings("cleaning")
-        assert "more than retention.bytes (100.0 kB) for 1 d" in found.message
+        assert "has exceeded retention.bytes (100.0 kB) for 1 d" in found.message
         clean(cluster)
         assert patient.findings("cleaning") == []
 
@@ -112,7 +112,7 @@ class TestSnapshots:
         (found,) = patient.findings("snapshots")
         assert (found.problem.code, found.message) == (
             "snapshot-behind",
-            "85 segments since the last snapshot",
+            "it has 85 segments since its last snapshot",
         )
 
     def test_that_are_damaged(self, patient, cluster):

@@ -33,7 +33,7 @@ def test_one_that_nobody_ends(patient, cluster):
         "transaction-open",
         "transactional id orders",
     )
-    assert "its timeout is 1 min: it holds up t-0" in found.message
+    assert "its timeout is 1 min: it blocks readers of t-0" in found.message
     assert found.command == "spark-log clean --all-topics"
 
 
@@ -45,14 +45,14 @@ def test_one_with_a_long_timeout_is_given_its_time(patient, cluster):
 
 def test_one_that_was_decided_and_not_finished(patient, cluster, monkeypatch):
     coordinator = begin(cluster, "orders", partition=1)
-    monkeypatch.setattr(coordinator, "finish", lambda: None)
+    monkeypatch.setattr(coordinator, "complete", lambda: None)
     coordinator.expire(coordinator.state.transaction)
     assert coordinator.state.state == "PrepareAbort"
     patient.clock.advance_ms(16 * MINUTE_MS)
     (found,) = patient.findings("transactions")
     assert found.problem.code == "transaction-unfinished"
     assert found.message == (
-        "its transaction was decided (PrepareAbort) 16 min ago, and may lack markers in t-1"
+        "its transaction was decided (PrepareAbort) 16 min ago, and markers may be missing in t-1"
     )
 
 

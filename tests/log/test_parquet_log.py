@@ -314,10 +314,13 @@ class TestCleaning:
         spent = SegmentName(0, 0, 1, is_parquet=True)
         assert spent not in names(log)
         clock.advance_ms(120_000)
-        asked = []
-        table = Mock()
-        table.allows = lambda name, now_us: asked.append(name) or False
-        PartitionCleaner(log, table_at_once=True, table=table).clean()
+        asked: list[SegmentName] = []
+
+        def refuses(name, now_us):
+            asked.append(name)
+            return False
+
+        PartitionCleaner(log, table_at_once=True, table=Mock(allows=refuses)).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from spark_log.admin import Admin
-from spark_log.cli.format import Output, print_json, print_note, print_text
+from spark_log.cli.format import Output, counted, print_json, print_note, print_text
 from spark_log.cli.options import Root
 from spark_log.errors import InvalidReplicaAssignmentError
 from spark_log.metadata import (
@@ -27,7 +27,7 @@ THROTTLE: Final = "replication.throttled.rate"
 """The config that ``--throttle`` sets."""
 
 ReassignmentPlan = dict[TopicPartition, tuple[int, ...]]
-"""Partition → the brokers that are to hold it."""
+"""Partition → the brokers that shall have a replica of it."""
 
 
 def generate_plan(
@@ -68,7 +68,7 @@ def execute_plan(
     throttle: int | None,
     allow_factor_change: bool,
 ) -> None:
-    """Begin the reassignments of a plan; print the current assignment, to go back to it.
+    """Begin the reassignments of a plan; print the current assignment, for a rollback.
 
     The throttle is set after the plan was accepted: a refused plan changes nothing.
 
@@ -79,8 +79,8 @@ def execute_plan(
     admin, image = root.admin(), root.cluster().image()
     if not additional and (others := admin.list_partition_reassignments()):
         raise InvalidReplicaAssignmentError(
-            f"reassignments are in progress ({len(others)}), such as {min(others)}; give "
-            f"--additional to begin with more"
+            f"{counted(len(others), 'reassignment')} in progress, such as that of {min(others)}; "
+            f"give --additional to start more"
         )
     present = current_assignment(image, {tp.topic for tp in plan})
     current = format_reassignment({tp: present[tp] for tp in plan if tp in present})

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin import BrokerDescription
 from spark_log.cli.format import Output, counted, print_json, print_table, print_text
 from spark_log.cli.options import Root, with_option_groups
 from spark_log.cli.terminal import with_examples
+from spark_log.types import BrokerDescription
 from spark_log.util import printable
 
 app = typer.Typer(rich_markup_mode=None)
@@ -39,8 +39,8 @@ def register_broker(
 ) -> None:
     """Register a storage root as a broker. The cluster's root is created if it does not exist.
 
-    Storage options of its file system are brokers.ID.storage.KEY in the properties file; without
-    any, those of the cluster's root are used if the URLs have the same scheme.
+    Give options of the broker's file system as brokers.ID.storage.KEY in the properties file.
+    Without any, those of the cluster's root are used if the URLs have the same scheme.
     """
     broker = root.admin().register_broker(broker_id, os.path.expanduser(log_dir), rack=rack)
     text = f"Registered broker {broker_id} at {printable(broker.log_dir)}."

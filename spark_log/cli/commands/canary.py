@@ -1,4 +1,4 @@
-"""``spark-log canary``: a record through the log every second."""
+"""``spark-log canary``: sends a record through the log every second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ _FAILED = 1
 def canary(
     root: Root,
     output: Output,
-    once: Annotated[bool, typer.Option("--once", help="Send one record: --count 1.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Send one record; the same as --count 1.")
+    ] = False,
     count: Annotated[
         int | None,
         typer.Option("--count", min=1, help="Number of records. [default: until it is stopped]"),
@@ -34,19 +36,20 @@ def canary(
         float, typer.Option("--timeout", min=0.1, help="Maximum seconds of each step.")
     ] = 10.0,
     topic: Annotated[
-        str, typer.Option("--topic", help="Name of its topic, which it makes.")
+        str, typer.Option("--topic", help="Topic to use. It is created if it does not exist.")
     ] = CANARY_TOPIC,
     metrics_port: MetricsPort = None,
 ) -> None:
     """Send records through the log, and time them.
 
     A record is produced, read by a consumer, and its offset is committed in the group
-    spark-log-canary. Each is a line: the time until it was acknowledged, until a consumer had it
-    (both since it was sent), and of the commit; or the step that failed. The topic has one
-    partition and keeps records for ten minutes, which the canary itself sees to.
+    spark-log-canary. For each record a line shows the time from sending it until it was
+    acknowledged, the time from sending it until a consumer had it, and the time of the commit; or
+    the step that failed. The topic has one partition. The canary itself deletes records that are
+    older than ten minutes.
 
-    Exit status of --once and --count: 0 all records came back, 1 one failed. Otherwise it works
-    until it is stopped.
+    Exit status of --once and --count: 0 all records came back, 1 a record failed. Without these
+    options the command works until it is stopped.
     """
     left = 1 if once else count
     bird = Canary(

@@ -162,7 +162,7 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
     cleaned = _Cleaned()
     with count_progress("Cleaning", len(cleaner)) as show:
         try:
-            # First: nothing behind an open transaction is compacted.
+            # Transactions end first, because compaction stops at the first open one.
             for ended in transactions.clean() if transactions is not None else ():
                 cleaned.transactional_ids.append(ended)
             for each in cleaner.clean():

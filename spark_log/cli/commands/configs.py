@@ -79,7 +79,7 @@ def describe_configs(
     """Describe settings and their sources.
 
     Shows settings of topics, of clients or of the whole cluster. Without --all only settings that
-    somebody has set. With --json each setting has its description, too.
+    were changed are shown. With --json each setting has its description, too.
     """
     admin = root.admin()
     kind, names = _resources(entity_type, entity_default, topics.given, entity_name)
@@ -173,7 +173,7 @@ def alter_configs(
     resources = [ConfigResource(kind, name, changes) for name in names]
     root.admin().alter_configs(resources, validate_only=validate_only)
     shown = ", ".join(name or _DEFAULT for name in names)
-    text = f"{'Could alter' if validate_only else 'Altered'} {shown}."
+    text = f"Could alter {shown}; nothing was changed." if validate_only else f"Altered {shown}."
     document: dict[str, object] = {entity_type: names, "set": sorted(added), "deleted": deleted}
     output.answer(text, document | {"validate_only": validate_only})
 

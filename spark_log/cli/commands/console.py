@@ -1,4 +1,4 @@
-"""``spark-log console``: a website on one root."""
+"""``spark-log console``: serves a website that shows one root."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def console(
         bool,
         typer.Option(
             "--allow-changes",
-            help="Let users with the token that is printed at the start reset groups.",
+            help="Allow users who have the token that is printed at the start to reset offsets of "
+            "groups.",
         ),
     ] = False,
     avro_schema: Annotated[
@@ -62,13 +63,13 @@ def console(
         bool, typer.Option("--openapi", help="Print the OpenAPI document of the JSON, and end.")
     ] = False,
 ) -> None:
-    """Serve a website on the root, until Ctrl-C.
+    """Serve a website that shows the root, until Ctrl-C.
 
-    It shows topics, records, groups, transactions, brokers and settings, and searches records by
-    key, header or a SQL expression. Everything is also JSON under /api. It changes nothing, unless
-    --allow-changes is given.
+    The website shows topics, records, groups, transactions, brokers and settings, and searches
+    records by key, header or a SQL expression. Everything is also JSON under /api. The website
+    changes nothing, unless --allow-changes is given.
 
-    It listens on this machine alone by default. It has no users and no encryption: to show it to
+    By default it listens on this machine alone. It has no users and no encryption: to show it to
     others, put a proxy with both in front of it, and give the proxy's name with --allowed-host.
 
     It needs pip install 'spark-log[console]'.

@@ -92,16 +92,17 @@ def console_consumer(
 ) -> None:
     """Print the records of a topic.
 
-    Without further options it prints new records, until Ctrl-C. So does a new group, unless
-    --from-beginning is given.
+    Without further options it prints new records, until Ctrl-C. With --group, a group without
+    committed offsets also starts with new records, unless --from-beginning is given.
 
     With --from-time or --to-time it prints exactly the records whose timestamps are in this window
     of event time, of all records that the log has when the command starts. Then it ends.
 
-    With --exit-at-end it prints what the log has when the command starts, and ends: with
-    --isolation-level read_committed up to the first transaction that is open then. With --group it
-    continues at the committed offsets, or else at the earliest record, and commits what it printed.
-    If the group has other members, it ends when they have committed their part.
+    With --exit-at-end it prints the records that the log has when the command starts, and ends.
+    With --isolation-level read_committed it ends before the first transaction that is open then.
+    With --group it continues at the committed offsets, or else at the earliest record, and commits
+    the offsets after the printed records. If the group has other members, it ends when they have
+    committed their part.
 
     With --output json each record is one JSON object on a line.
 

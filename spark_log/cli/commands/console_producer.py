@@ -138,8 +138,8 @@ def send_lines(
             yields them.
         line_format: form of a line.
         sender: sends the records.
-        config: the topic's; a line that makes a record that the topic refuses is a bad line.
-        clock: gives the records their timestamps.
+        config: the topic's settings. A line whose record the topic refuses is a bad line.
+        clock: the clock that gives the records their timestamps.
 
     Raises:
         InvalidRecordError: a line is bad. The lines before it were appended.
@@ -189,7 +189,7 @@ def _check_partition(topic: TopicImage, partition: int | None) -> None:
 
 
 def _first_refused(records: pa.RecordBatch, config: TopicConfig) -> BadLine | None:
-    """Return the first record that the topic would refuse, None if it would take all of them."""
+    """Return the first record that the topic would refuse; None if it accepts all of them."""
     found = []
     keys = records.column("key")
     if keys.null_count and "compact" in config.cleanup_policy:

@@ -27,7 +27,7 @@ def run_controller(
         typer.Option(
             "--num-replica-fetchers",
             min=1,
-            help="How many partitions are copied at the same time; Kafka's num.replica.fetchers.",
+            help="Number of partitions to copy at the same time; Kafka's num.replica.fetchers.",
         ),
     ] = 1,
 ) -> None:
@@ -37,7 +37,7 @@ def run_controller(
     unfences them when they answer again; elects leaders; brings replicas back; moves leaderships to
     the preferred leaders; completes reassignments. Each decision is printed with its reason. It
     works until it is stopped, or until a newer controller starts; several at once are safe. Exit
-    status of --once: 0 done, 1 a replica did not come back.
+    status of --once: 0 done, 1 a replica is still not in sync.
     """
 
     def show(decision: ControllerDecision) -> None:

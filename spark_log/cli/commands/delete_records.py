@@ -42,15 +42,15 @@ def delete_records(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help=f"Offsets by partition, instead of the above: {_FORM}",
+            help=f"Offsets by partition, instead of the other options: {_FORM}",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete the records before an offset.
 
-    Asks first, on a terminal. Without a terminal, --yes is required. The records cannot be read any
-    more. A later cleaning frees their space.
+    Asks first, on a terminal. Without a terminal, --yes is required. The deleted records cannot be
+    read any more. The next cleaning frees their space.
     """
     if offset_json_file is not None:
         if topic.given is not None or before_offset is not None or partition:

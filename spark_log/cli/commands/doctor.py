@@ -1,4 +1,4 @@
-"""``spark-log doctor``: what is wrong with a root, and what to do about it."""
+"""``spark-log doctor``: finds problems of a root, and gives a remedy for each."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def doctor(
             "--stuck-after-ms",
             metavar="MS",
             min=1,
-            help="A group is stuck if it has unread records and commits nothing for so long.",
+            help="A group is stuck if it has unread records, and commits nothing for this time.",
         ),
     ] = _DEFAULTS.stuck_ms,
     overdue_after_ms: Annotated[
@@ -110,7 +110,7 @@ def doctor(
             "--overdue-after-ms",
             metavar="MS",
             min=1,
-            help="A partition was not cleaned for long if work of a cleaner is due for so long.",
+            help="Work of a cleaner is overdue if it has been due for this time.",
         ),
     ] = _DEFAULTS.overdue_ms,
     timeout_ms: Annotated[
@@ -119,7 +119,7 @@ def doctor(
             "--timeout-ms",
             metavar="MS",
             min=1,
-            help="A check that makes no progress for so long is given up.",
+            help="A check that makes no progress for this time is abandoned.",
         ),
     ] = _DEFAULTS.patience_ms,
     limit: Annotated[
@@ -132,15 +132,15 @@ def doctor(
         ),
     ] = _DEFAULTS.findings,
     list_checks: Annotated[
-        bool, typer.Option("--list-checks", help="List the checks and what they find.")
+        bool, typer.Option("--list-checks", help="List the checks and their problems.")
     ] = False,
 ) -> None:
     """Tell what is wrong with a root and what to do.
 
     Checks storage, clocks, brokers, replicas, cleaning, leftover files, transactions, groups and
-    committed offsets. Each finding is a line: what is wrong, what to do, and how it was seen. It
-    reads no records: verify checks those. Exit status, as monitoring systems expect: 0 healthy, 1
-    warnings, 2 errors, or a mistake in the command. A check that cannot be done is a warning.
+    committed offsets. Each finding is a line: the problem, the remedy, and the evidence. It reads
+    no records: spark-log verify checks them. Exit status, as monitoring systems expect: 0 healthy,
+    1 warnings, 2 errors, or a mistake in the command. A check that cannot be done is a warning.
     """
     if list_checks:
         _list_checks(output)
@@ -170,7 +170,7 @@ def doctor(
 
         findings = examined.findings(progress)
         if output.is_json:
-            first = next(findings, None)  # a mistake of the user is told before any JSON
+            first = next(findings, None)  # a mistake of the user is reported before any JSON
             documents = (_document(each, suffix) for each in _chained(first, findings))
             head = {"version": 1, "root": root.url}
             print_json_stream(head, "findings", documents, lambda: _totals(examined))
@@ -187,9 +187,9 @@ def doctor(
 
 @contextmanager
 def _without_suppressed_lines() -> Iterator[None]:
-    """Print how many failures were passed over at the end, in place of a line for each.
+    """Print the number of suppressed failures at the end, in place of a line for each.
 
-    What they mean for the root is in the findings: of a broker that is away each of its replicas
+    The findings say what the failures mean. For example, each replica of an unreachable broker
     fails.
     """
     logger, before = logging.getLogger(SuppressedErrors.__module__), IN_PROCESS.counts()
@@ -201,7 +201,7 @@ def _without_suppressed_lines() -> Iterator[None]:
         logger.setLevel(level)
         for what, count in sorted(IN_PROCESS.counts().items()):
             if more := count - before.get(what, 0):
-                print_note(f"passed over: {what}: {counted(more, 'failure')}")
+                print_note(f"suppressed: {what}: {counted(more, 'failure')}")
 
 
 def _chained(first: Finding | None, others: Iterator[Finding]) -> Iterator[Finding]:

@@ -72,14 +72,14 @@ def elect_leaders(
             metavar="FILE",
             exists=True,
             dir_okay=False,
-            help=f"Partitions, instead of the above: {PARTITIONS_FORM}",
+            help=f"Partitions, instead of the other options: {PARTITIONS_FORM}",
         ),
     ] = None,
 ) -> None:
     """Elect leaders of partitions.
 
-    The replicas before the new leader leave the in-sync replicas, and come back by replicate or by
-    a controller. Exit status: 0 done, 1 a partition did not get the leader.
+    The replicas before the new leader leave the in-sync replicas; spark-log replicate or a
+    controller brings them back. Exit status: 0 done, 1 a partition did not get the leader.
     """
     wanted = _partitions(all_topic_partitions, topic, partition, path_to_json_file)
     kind = ElectionType[election_type.upper()]
@@ -110,8 +110,8 @@ def elect_leaders(
         _print(election_type, elected, needless, leaders)
     for tp, end in ends.items():
         print_note(
-            f"{tp}: the log of broker {leaders[tp]} ends at offset {end}; records that were "
-            f"acknowledged behind it are lost if it was not in sync"
+            f"{tp}: the log of broker {leaders[tp]} ends at offset {end}; if this replica was not "
+            f"in sync, acknowledged records from this offset on are lost"
         )
     for error in failed.values():
         print_note(f"error: {error}")

@@ -43,13 +43,13 @@ def exporter(
 ) -> None:
     """Serve the root's metrics to Prometheus.
 
-    They are at /metrics. Topics, partitions, replicas, groups and lag have the names of
-    kafka_exporter, lag in seconds that of kafka-lag-exporter; docs/metrics.md has all. Nothing is
-    read between scrapes, and scrapes at the same time share one reading. If the root cannot be
-    read, spark_log_exporter_up is 0.
+    The metrics are at /metrics. Topics, partitions, replicas, groups and lag have the names of
+    kafka_exporter, lag in seconds that of kafka-lag-exporter; docs/metrics.md lists all metrics.
+    Nothing is read between scrapes, and scrapes at the same time share one answer. If the root
+    cannot be read, spark_log_exporter_up is 0.
 
-    It works until it is stopped. It has no passwords and no TLS: listen on other addresses than
-    127.0.0.1 only where everybody may see the names of topics and groups.
+    The exporter works until it is stopped. It has no passwords and no TLS: listen on other
+    addresses than 127.0.0.1 only where everybody may see the names of topics and groups.
 
     Exit status of --once: 0 done, 1 the root cannot be read.
     """
@@ -76,7 +76,7 @@ def _warn_without_root(root: Root) -> None:
     try:
         root.cluster_now()
     except SparkLogError as error:
-        print_note(f"warning: spark_log_exporter_up is 0 for now: {error}")
+        print_note(f"warning: spark_log_exporter_up is 0 until the root can be read: {error}")
 
 
 def _print(output: Output, scrape: Scrape) -> None:

@@ -79,9 +79,9 @@ def describe_groups(
 ) -> None:
     """Describe groups: lag, members or state.
 
-    Lag is shown in records that can be read, and in seconds as the age of the first of them.
-    Deleted counts the records that were deleted before the group read them. With
-    --isolation-level read_committed it ends at the last stable offset.
+    Lag is the number of unread records that can be read; in seconds it is the age of the first of
+    them. Deleted is the number of records that were deleted before the group read them. With
+    --isolation-level read_committed, lag counts up to the last stable offset.
     """
     if members and state:
         raise InvalidConfigurationError("--members or --state: give one of the two")

@@ -30,8 +30,8 @@ def repair_groups(
         bool,
         typer.Option(
             "--with-unnamed",
-            help="Also use files that no readable version names. Such a file may belong to a "
-            "commit that was refused.",
+            help="Also use files that no readable version of the table lists. Such a file may "
+            "belong to a commit that was refused.",
         ),
     ] = False,
 ) -> None:
@@ -70,7 +70,7 @@ def _print(report: RepairReport, with_unnamed: bool) -> None:
             print_text(f"Lost: {printable(_file(file))}")
         if report.unnamed_files and not with_unnamed:
             count = counted(len(report.unnamed_files), "file")
-            print_text(f"Left out: {count} that no readable version names (--with-unnamed)")
+            print_text(f"Left out: {count} that no readable version lists (--with-unnamed)")
     for group, fence in report.lagging_groups.items():
         print_text(
             f"Group {group!r} has lost a part of its log; its generation is raised to {fence}"

@@ -101,8 +101,8 @@ def reset_offsets(
 ) -> None:
     """Change the committed offsets of groups.
 
-    Give --topic or --all-topics, and one option that names the new offsets. They are only shown,
-    unless --execute is given. The groups must not have members.
+    Give --topic or --all-topics, and one option that chooses the new offsets. The new offsets are
+    only shown, unless --execute is given. The groups must not have members.
     """
     way = _only_one(
         {
@@ -175,7 +175,7 @@ def _check_empty(admin: Admin, group_id: str) -> None:
     if members:
         raise GroupNotEmptyError(
             f"offsets of group {group_id!r} can only be reset while it has no members: stop "
-            f"{', '.join(members[:3])} first. If its process is gone, remove it with "
+            f"{', '.join(members[:3])} first. If its process has ended, remove it with "
             "Admin.remove_group_members",
             group_id=group_id,
             members=members,

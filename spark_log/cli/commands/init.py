@@ -1,4 +1,4 @@
-"""``spark-log init``."""
+"""``spark-log init``: writes the configuration files into a folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spark_log.errors import InvalidConfigurationError
 def init(
     output: Output,
     directory: Annotated[
-        Path, typer.Argument(help="The folder to write to. It is made if it does not exist.")
+        Path, typer.Argument(help="Folder to write to. It is created if it does not exist.")
     ] = Path("conf"),
 ) -> None:
     """Write the configuration files into a folder.
@@ -37,7 +37,7 @@ def init(
     if existing:
         raise InvalidConfigurationError(
             f"{directory} has {', '.join(existing)} already, and nothing was written: remove "
-            f"what should be written anew, or name another folder"
+            f"these files, or give another folder"
         )
     directory.mkdir(parents=True, exist_ok=True)
     shipped = conf_directory()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spark_log.admin import LogDirDescription, ReplicaInfo
 from spark_log.cli.format import Output, print_json, print_table, print_text
 from spark_log.cli.options import Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
+from spark_log.types import LogDirDescription, ReplicaInfo
 from spark_log.util import printable
 
 
@@ -14,8 +14,8 @@ from spark_log.util import printable
 def log_dirs(topics: Topics, root: Root, output: Output) -> None:
     """Show directories and sizes of replicas, by broker.
 
-    Without names the partitions of all topics are shown. Of a broker whose root cannot be read, the
-    error is shown.
+    Without names the partitions of all topics are shown. For a broker whose root cannot be read,
+    the error is shown.
     """
     described = root.admin().describe_log_dirs(topics.names_or_none)
     if output.is_json:

@@ -36,7 +36,8 @@ app = typer.Typer(rich_markup_mode=None)
 
 _PAUSE_S: Final = 0.5
 _MAX_PAUSE_S: Final = 2.0
-"""Limits of the pause between two reads of a source: a tenth of the time without new records."""
+"""Limits of the pause between two reads of a source, which is a tenth of the time without records.
+"""
 _MB: Final = 1_000_000
 
 
@@ -52,8 +53,8 @@ def from_kafka(
     """Mirror topics of Kafka into the log.
 
     Each record arrives exactly once, with its key, value, headers, timestamp and partition. Topics
-    are created with their settings. The command may be killed at any time: it continues where it
-    was. SIGTERM and Ctrl-C end it after the present transaction.
+    are created with their settings. The command may be killed at any time: the next one continues.
+    SIGTERM and Ctrl-C end it after the present transaction.
     """
     from spark_log.mirror import GroupTranslation, KafkaToLog
 
@@ -71,8 +72,8 @@ def to_kafka(
     """Mirror topics of the log into Kafka.
 
     Each record arrives exactly once, with its key, value, headers, timestamp (in milliseconds) and
-    partition. A topic that was mirrored from Kafka under the same name continues behind the last
-    record that came from there. So this is the way back after writers have moved to the log.
+    partition. A topic that was mirrored from Kafka under the same name continues after the last
+    record that came from there. Use this command to go back after writers have moved to the log.
     """
     from spark_log.mirror import GroupTranslation, LogToKafka
 
@@ -90,7 +91,8 @@ def from_root(
     root: Root,
     output: Output,
     source: Annotated[
-        str, typer.Option("--source", metavar="URL", help="Root to copy from; --root is copied to.")
+        str,
+        typer.Option("--source", metavar="URL", help="Root to copy from. --root is the target."),
     ],
     source_storage_option: Annotated[
         list[str] | None,
@@ -108,9 +110,9 @@ def from_root(
 ) -> None:
     """Copy topics of another root with all offsets.
 
-    The checksum of each batch is checked first, if the source is local. The command may be killed
-    at any time: it continues where it was. The target root is created if it does not exist, and
-    nobody else may write to these topics of it.
+    If the source is local, the checksum of each batch is checked before it is copied. The command
+    may be killed at any time: the next one continues. The target root is created if it does not
+    exist, and no other program may write to these topics of the target.
     """
     from spark_log.mirror import RootMirror
     from spark_log.util import Throttle
@@ -186,9 +188,9 @@ def groups(
 ) -> None:
     """Translate committed offsets of groups once.
 
-    A consumer of the group continues at the very record that it would have read next. Groups with
-    members on that side, and offsets that are further there, stay as they are. Exit status: 0 done,
-    1 some offsets lie behind what is mirrored.
+    A consumer of the group continues at exactly the record that it would have read next. The
+    offsets of a group with members on the target side are not changed, and no offset is moved back.
+    Exit status: 0 done, 1 some offsets are after the last mirrored record.
     """
     from spark_log.mirror import GroupTranslation, Side, patterns, read_offset_syncs
 
@@ -247,7 +249,7 @@ def _run(mirror: Mirror, run: RunOptions, translation: GroupTranslation, output:
         if run.sync_groups:
             _print_groups(translated, output)
     if not metrics["partition-count"]:
-        print_note("no topic matches --topics and is not excluded")
+        print_note("nothing was mirrored: no topic matches --topics, or all matches are excluded")
     if stop.exit_status:
         raise typer.Exit(stop.exit_status)
 

@@ -24,7 +24,7 @@ _REPORTING_MS: Final = 5_000
 _MAX_SAMPLES: Final = 500_000
 _MIB: Final = 1_048_576
 _MADE_PAYLOADS: Final = 1_024
-"""Payloads of --record-size are made before the clock starts, and used in turns."""
+"""Number of payloads for --record-size, which are made before the clock starts and used in turn."""
 _MAX_MADE_BYTES: Final = 16_777_216
 
 
@@ -41,7 +41,7 @@ def producer_perf(
         float,
         typer.Option(
             "--throughput",
-            help="Maximum records per second, about. -1: no limit.",
+            help="Approximate maximum number of records per second. -1: no limit.",
         ),
     ] = -1,
     record_size: Annotated[
@@ -75,9 +75,9 @@ def producer_perf(
 ) -> None:
     """Measure how fast records are sent and acknowledged.
 
-    Give exactly one of --record-size, --payload-file and --payload-monotonic. A line every five
-    seconds reports on the time since the line before. The latency of a record is the time from send
-    to acknowledgement.
+    Give exactly one of --record-size, --payload-file and --payload-monotonic. Every five seconds a
+    line reports on the records since the previous line. The latency of a record is the time from
+    send to acknowledgement.
     """
     payloads = _payloads(record_size, payload_file, payload_monotonic, payload_delimiter)
     config = parse_pairs("--producer-props", producer_props or [])

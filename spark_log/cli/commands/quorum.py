@@ -38,10 +38,10 @@ MemberArgument = Annotated[
 def describe_quorum(root: Root, output: Output) -> None:
     """Describe the members: roots, ids, and whether they count.
 
-    A member counts if it still has its id. One that was wiped, replaced by hand, or is not mounted
-    has none; remove it, then add an empty root.
+    A member counts if it still has its id. A root that was wiped, replaced by hand, or is not
+    mounted has no id; mount it again, or remove it and add an empty root.
     """
-    # Also where too few members answer to open the cluster.
+    # This works even if too few members answer to open the cluster.
     opened = find_quorum(open_store(root.url, root.storage_options), root.storage_options)
     store = _quorum(opened, root)
     membership = store.reload().membership
@@ -71,8 +71,8 @@ def describe_quorum(root: Root, output: Output) -> None:
 def add_member(member: MemberArgument, root: Root, output: Output) -> None:
     """Add an empty root, which gets a copy of all files. Run it again if it was interrupted.
 
-    The first call makes a quorum of a single root. End all clients of that root before: they would
-    continue to write to this root alone.
+    The first call makes a quorum of a single root. End all clients of that root first: they would
+    continue to write to that root alone.
     """
     cluster = root.cluster()
     store = cluster.store
@@ -90,7 +90,7 @@ def add_member(member: MemberArgument, root: Root, output: Output) -> None:
 @with_examples("spark-log quorum remove disk2")
 @with_option_groups
 def remove_member(member: MemberArgument, root: Root, output: Output) -> None:
-    """Remove a member, which need not answer. Its files stay."""
+    """Remove a member, even if it does not answer. Its files stay."""
     store = _quorum(root.cluster().store, root)
     removed = _url_of(store, member)
     _answer(output, f"Removed {removed}.", remove_voter(store, removed))
@@ -109,14 +109,18 @@ def _url_of(store: QuorumStore, member: str) -> str:
     """Return the URL of a root that a user gave."""
     if not member.strip() or "," in member:
         raise InvalidConfigurationError(
-            f"the root {member!r}; give one path or URL, without a comma", key="quorum"
+            f"the member is {member!r}; give one path or URL, without a comma", key="quorum"
         )
     return store.open_member(os.path.expanduser(member)).url
 
 
 def _answer(output: Output, done: str, membership: Membership) -> None:
     roots = [voter.root for voter in membership.voters]
-    advice = "" if len(roots) % 2 else " Add or remove one: an even number survives no more losses."
+    advice = (
+        ""
+        if len(roots) % 2
+        else " Add or remove a member: an even number survives no more losses than one less."
+    )
     output.answer(
         f"{done} Members: {', '.join(roots)}.{advice}",
         {"version": membership.version, "voters": roots},

@@ -38,14 +38,16 @@ def reassign_partitions(
     generate: Annotated[
         bool, typer.Option("--generate", help="Propose a plan, and change nothing.")
     ] = False,
-    execute: Annotated[bool, typer.Option("--execute", help="Begin to carry a plan out.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Show how far a plan is carried out.")
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Start the reassignments of a plan.")
     ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Show the progress of a plan.")] = False,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Give the partitions of a plan back their replicas.")
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List what is being reassigned.")] = False,
+    list_: Annotated[
+        bool, typer.Option("--list", help="List the reassignments in progress.")
+    ] = False,
     topics_to_move_json_file: Annotated[
         Path | None,
         typer.Option(
@@ -95,13 +97,16 @@ def reassign_partitions(
         bool,
         typer.Option(
             "--preserve-throttles",
-            help=f"For --verify and --cancel: keep {THROTTLE}, which they remove when nothing is "
-            f"being reassigned.",
+            help=f"For --verify and --cancel: keep {THROTTLE}, which is otherwise removed when no "
+            f"partition is being reassigned.",
         ),
     ] = False,
     additional: Annotated[
         bool,
-        typer.Option("--additional", help="For --execute: while others are being reassigned."),
+        typer.Option(
+            "--additional",
+            help="For --execute: start the plan even if other partitions are being reassigned.",
+        ),
     ] = False,
     disallow_replication_factor_change: Annotated[
         bool,
@@ -113,9 +118,9 @@ def reassign_partitions(
 ) -> None:
     """Move partitions to other brokers, or change replicas.
 
-    New replicas are copied by a controller, replicate or jobs/replicate.py. When all are in sync
-    the others are removed. A plan may be cancelled until then. Exit status of --verify: 0 the plan
-    is carried out, 1 it is not.
+    A controller, spark-log replicate or jobs/replicate.py copies the new replicas. When all of them
+    are in sync, the old ones are removed. A plan may be cancelled until then. Exit status of
+    --verify: 0 the plan is complete, 1 it is not.
     """
     if sum((generate, execute, verify, cancel, list_)) != 1:
         raise InvalidConfigurationError(

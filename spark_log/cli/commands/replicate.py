@@ -57,10 +57,11 @@ def replicate(
 ) -> None:
     """Bring replicas that are not in sync back.
 
-    They are copied, and enter the in-sync replicas. Without topics, those of all topics. Other
-    processes may write, read and replicate at the same time, and replicating may be stopped at any
-    time: the next run continues. A replica with records that were never acknowledged comes back in
-    a new directory. Exit status: 0 all are in sync, 1 a replica did not come back.
+    The replicas are copied, and join the in-sync replicas. Without topics, the replicas of all
+    topics are brought back. Other processes may write, read and replicate at the same time, and the
+    command may be stopped at any time: the next run continues. A replica with records that were
+    never acknowledged comes back in a new directory. Exit status: 0 all are in sync, 1 a replica is
+    still not in sync.
     """
     cluster = root.cluster()
     image = cluster.image()

@@ -41,9 +41,9 @@ def submit(job: str, arguments: Sequence[str]) -> NoReturn:
     """Become ``spark-submit`` with one of the shipped jobs.
 
     ``--master URL`` and ``--conf KEY=VALUE`` go to ``spark-submit``, other arguments to the job.
-    Settings are those of the folder that ``SPARK_CONF_DIR`` names, else those of ``conf/`` as they
-    are shipped; of these, Delta only if the job may need it, as Spark looks up its jars at each
-    start. Tasks run with this Python unless ``PYSPARK_PYTHON`` is set.
+    Spark's settings are those of the folder that ``SPARK_CONF_DIR`` names, else those of the
+    shipped ``conf/``. The shipped settings load Delta only if the job may need it, because Spark
+    looks up its jars at each start. Tasks run with this Python unless ``PYSPARK_PYTHON`` is set.
 
     Raises:
         InvalidConfigurationError: an option of ``spark-submit`` has no value, or pyspark is not

@@ -73,8 +73,8 @@ def top(
         Sort,
         typer.Option(
             "--sort",
-            help="What comes first: the highest rate of records or bytes, the largest size, or the "
-            "highest lag.",
+            help="Rows to show first: those with the highest rate of records or bytes, the largest "
+            "size, or the highest lag.",
         ),
     ] = Sort.NAME,
 ) -> None:
@@ -83,14 +83,14 @@ def top(
     Rates are measured since the refresh before, so the first one has none. End-offsets is the sum
     of the log end offsets of a topic's partitions. A group's rate is that of its commits.
 
-    On a terminal q or Ctrl-C ends it. Otherwise the tables follow each other; with --json each
-    refresh is one JSON object on a line.
+    On a terminal q or Ctrl-C ends the command. Otherwise the tables follow each other; with --json
+    each refresh is one JSON object on a line.
 
-    While the storage does not answer it waits.
+    While the storage does not answer, the command waits.
 
     On an object store a refresh costs a request for the metadata, one for new commits, and one for
-    each partition. A partition with new records costs a listing and a read more, and so does each
-    partition every half file.delete.delay.ms.
+    each partition. A partition with new records also costs a listing and a read; every other
+    partition costs these once in half of file.delete.delay.ms.
     """
     cluster = root.cluster()
     sampler = ClusterSampler(cluster, topics.names_or_none, group or [])
@@ -129,7 +129,8 @@ def _live_screen(sort: Sort) -> Iterator[Callable[[ClusterSample], None]]:
 
         def show(sample: ClusterSample) -> None:
             sample = _sorted(sample, sort)
-            # What is below the screen is cut off: a table gets half, or what the other leaves.
+            # Rows below the screen are cut off: each table gets half of the screen, and the rows
+            # that the other table does not need.
             topics, groups = _topic_rows(sample), _group_rows(sample)
             room = max(2, live.console.height - 2 * _HEADING_LINES)
             topics = topics[: max(room - len(groups), room // 2)]
@@ -204,7 +205,7 @@ def _document(sample: ClusterSample) -> dict[str, object]:
 
 
 def _sorted(sample: ClusterSample, sort: Sort) -> ClusterSample:
-    """Return a sample in the order of ``--sort``; what is equal stays in the order of names."""
+    """Return a sample in the order of ``--sort``; equal rows stay in the order of names."""
     lags: dict[str, int] = {}
     for each in sample.groups:
         lags[each.topic] = max(each.lag, lags.get(each.topic, 0))

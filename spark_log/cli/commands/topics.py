@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin import PartitionDescription
 from spark_log.cli.format import (
     Output,
     counted,
@@ -35,7 +34,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import MetadataImage
-from spark_log.types import NewPartitions, NewTopic
+from spark_log.types import NewPartitions, NewTopic, PartitionDescription
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -210,8 +209,8 @@ def alter_topics(
         typer.Option(
             "--replica-assignment",
             metavar="ID:ID,…",
-            help="Brokers of each partition, the preferred leader first. Those of existing "
-            "partitions are listed, too, and not changed. [default: brokers are chosen]",
+            help="Brokers of each partition, the preferred leader first. List those of existing "
+            "partitions, too; they are not changed. [default: chosen as for a new topic]",
         ),
     ] = None,
     validate_only: Annotated[
@@ -248,7 +247,7 @@ def delete_topics(
     if_exists: Annotated[
         bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete topics and all their records.
 

@@ -6,12 +6,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin import (
-    AbortTransactionSpec,
-    ActiveProducer,
-    HangingTransaction,
-    TransactionDescription,
-)
 from spark_log.cli.format import Output, print_json, print_note, print_table
 from spark_log.cli.options import (
     Root,
@@ -22,7 +16,13 @@ from spark_log.cli.options import (
 )
 from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
-from spark_log.types import TopicPartition
+from spark_log.types import (
+    AbortTransactionSpec,
+    ActiveProducer,
+    HangingTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
 from spark_log.util import SYSTEM_CLOCK
 
 app = typer.Typer(rich_markup_mode=None)
@@ -41,13 +41,13 @@ def list_transactions(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only in this state: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit "
-            "or CompleteAbort. Repeatable.",
+            help="Only ids in this state: Empty, Ongoing, PrepareCommit, PrepareAbort, "
+            "CompleteCommit or CompleteAbort. Repeatable.",
         ),
     ] = None,
     producer_id: Annotated[
         list[int] | None,
-        typer.Option("--producer-id", metavar="ID", help="Only of this producer. Repeatable."),
+        typer.Option("--producer-id", metavar="ID", help="Only ids of this producer. Repeatable."),
     ] = None,
     duration_filter: Annotated[
         int | None,
@@ -68,7 +68,7 @@ def list_transactions(
 ) -> None:
     """List transactional ids with their state.
 
-    It is the state of their newest transaction.
+    The state of an id is that of its newest transaction.
     """
     listed = root.admin().list_transactions(
         state_filters=state,
@@ -117,7 +117,9 @@ def describe_transactions(
     """
     wanted = [*(ids or ()), *(transactional_id or ())]
     if not wanted:
-        raise InvalidConfigurationError("which ones? Give TRANSACTIONAL_ID or --transactional-id")
+        raise InvalidConfigurationError(
+            "which transactional ids? Give TRANSACTIONAL_ID or --transactional-id"
+        )
     described = root.admin().describe_transactions(wanted)
     if output.is_json:
         documents = [_description(*pair) for pair in described.items()]
@@ -139,7 +141,7 @@ def describe_transactions(
 def describe_producers(topic: Topic, root: Root, output: Output, partition: _Partition) -> None:
     """Describe the producers of a partition.
 
-    Those that it remembers, with the transactions that they have open in it.
+    Shows the producers whose state the partition has, with their open transactions in it.
     """
     tp = TopicPartition(topic.name, partition)
     producers = root.admin().describe_producers([tp])[tp].active_producers
@@ -185,8 +187,8 @@ def abort_transaction(
 ) -> None:
     """Abort a transaction that is open in a partition.
 
-    It is named by its first offset, or by its producer. A transaction that its producer has not
-    decided is aborted in all of its partitions. One that is committed cannot be aborted.
+    Name the transaction by its first offset, or by its producer. An undecided transaction is
+    aborted in all of its partitions. A committed one cannot be aborted.
     """
     tp, admin = TopicPartition(topic.name, partition), root.admin()
     by_producer = producer_id is not None and producer_epoch is not None
@@ -230,11 +232,11 @@ def find_hanging(
         ),
     ] = None,
 ) -> None:
-    """Find transactions that nobody will end.
+    """Find transactions that no producer will end.
 
-    They are open in a partition, and their producer's state log says that they were complete
-    before. Readers with read_committed abort them when they are held up, and so does
-    transactions abort. Without names the partitions of all topics are searched.
+    Such a transaction is open in a partition, although the state log of its producer says that the
+    producer's transactions are complete. A reader with read_committed that waits for it aborts it;
+    so does spark-log transactions abort. Without names the partitions of all topics are searched.
     """
     image = root.cluster().image()
     wanted = [

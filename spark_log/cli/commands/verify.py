@@ -57,12 +57,12 @@ def verify(
 
     Checks names of files, the chain of segments, every checksum, indexes, snapshots and leftover
     files. Each replica of a partition is checked, and compared with the leader's by checksums.
-    Without names it checks the whole root, and compares the markers in partitions with what
-    was decided. It may run while others write. An error means
-    that records are damaged or missing. A warning means that a derived file is damaged, or that a
-    file can be removed. Damaged or missing records cannot be repaired; a file with records of the
-    log is never changed or removed. Exit status: 0 no errors, 1 errors; with --strict, 1 also for
-    warnings that were not repaired.
+    Without names it checks the whole root, and compares the markers in partitions with the
+    decisions in the logs of transactional ids. It may run while others write. An error means that
+    records are damaged or missing. A warning means that a derived file is damaged, or that a file
+    can be removed. Damaged or missing records cannot be repaired; a file with records of the log is
+    never changed or removed. Exit status: 0 no errors, 1 errors; with --strict, 1 also for warnings
+    that were not repaired.
     """
     if partition and min(partition) < 0:
         raise InvalidPartitionsError("partitions are numbered from 0")

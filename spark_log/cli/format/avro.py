@@ -6,8 +6,8 @@ Bytes are a value of one schema, which the user gives, in one of three forms:
 - Avro's single object encoding: ``c3 01``, the fingerprint of the schema, and the value. The
   fingerprint has to be that of the given schema;
 - Confluent's: a zero byte, the id of a schema in a registry, and the value. The id is skipped,
-  because no registry is asked. A plain value may begin with a zero byte, too. Bytes of this form
-  are therefore read as plain if the rest of them is no value.
+  because no registry is used. A plain value may begin with a zero byte, too: if the bytes after the
+  id are not a value of the schema, all bytes are read as a plain value.
 
 A value is shown as JSON: a union as its value alone; bytes and fixed as text if they are UTF-8,
 else as ``{"base64": …}``; a decimal as text with all of its digits; dates, times, timestamps and

@@ -80,7 +80,7 @@ class BadLine:
 
     Attributes:
         index: number of the line among the parsed lines, from 0.
-        reason: why it cannot be a record.
+        reason: the reason why the line cannot be a record.
     """
 
     index: int

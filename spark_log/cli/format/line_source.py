@@ -38,7 +38,7 @@ def line_blocks(
         InvalidRecordError: a line is longer than `MAX_LINE_BYTES`.
     """
     pending = bytearray()
-    whole = 0  # how many bytes of `pending` are whole lines
+    whole = 0  # the number of bytes of `pending` that are whole lines
     since_ms = clock.monotonic_ms()
     while True:
         if not _is_ready(descriptor, _IDLE_MS):
@@ -57,7 +57,8 @@ def line_blocks(
         pending += data
         if len(pending) - whole > MAX_LINE_BYTES:
             raise InvalidRecordError(
-                f"a line is longer than {MAX_LINE_BYTES:,} bytes; is the input text?"
+                f"a line is longer than {MAX_LINE_BYTES:,} bytes, the maximum; check that the "
+                f"input is text"
             )
         is_old = clock.monotonic_ms() - since_ms >= _LINGER_MS
         if whole and (is_old or len(pending) >= BLOCK_BYTES):

@@ -72,6 +72,6 @@ class ControllerOptions:
             return
         failed = controller.run_once(pause)
         for replica in failed:
-            print_note(f"error: {replica} did not come back")
+            print_note(f"error: {replica} is still not in sync")
         if failed:
             raise typer.Exit(_FAILED)

@@ -12,7 +12,7 @@ IsolationLevelOption = Annotated[
     IsolationLevel,
     typer.Option(
         "--isolation-level",
-        help="read_committed: without records of transactions that were aborted, and up to the "
-        "first one that is open.",
+        help="read_committed: leave out records of aborted transactions, and stop before the first "
+        "open transaction.",
     ),
 ]

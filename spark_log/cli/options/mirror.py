@@ -217,8 +217,8 @@ class MirrorOptions:
             typer.Option(
                 "--commit-interval-ms",
                 min=1,
-                help="How long a transaction collects records; up to five times as long while the "
-                "mirror is behind.",
+                help="Time for which a transaction collects records; up to five times as long "
+                "while the mirror lags.",
             ),
         ] = 1_000,
         fail_on_data_loss: Annotated[

@@ -28,7 +28,7 @@ def parse_pairs(option: str, pairs: Sequence[str], *, secret: bool = False) -> d
     Args:
         option: the name of the option, for errors.
         pairs: texts of the form ``KEY=VALUE``.
-        secret: whether errors must not show the text.
+        secret: whether the values are secrets, which errors do not show.
 
     Raises:
         InvalidConfigurationError: a text has another form.

@@ -78,7 +78,7 @@ class RecordForm:
             typer.Option(
                 "--key-deserializer",
                 metavar="string|json|hex|avro",
-                help="How to print the bytes of keys.",
+                help="Form in which keys are printed.",
             ),
         ] = "string",
         value_deserializer: Annotated[
@@ -86,7 +86,7 @@ class RecordForm:
             typer.Option(
                 "--value-deserializer",
                 metavar="string|json|hex|avro",
-                help="How to print the bytes of values.",
+                help="Form in which values are printed.",
             ),
         ] = "string",
         avro_schema: Annotated[
@@ -214,7 +214,9 @@ def _deserializers(
     }
     if _AVRO not in names.values():
         if avro_schema is not None:
-            raise typer.BadParameter("--avro-schema requires a deserializer that is avro")
+            raise typer.BadParameter(
+                "--avro-schema requires --key-deserializer avro or --value-deserializer avro"
+            )
         avro = {}
     elif avro_schema is None:
         raise typer.BadParameter("the deserializer avro requires --avro-schema")

@@ -4,7 +4,7 @@ It is given by ``--root``, else by the environment variable ``SPARK_LOG_ROOT``, 
 ``root`` in the properties file. The properties file is given by ``--config``, else it is
 ``spark-log.properties`` or ``conf/spark-log.properties`` in the working directory. Storage options
 are the file's ``storage.*`` keys; ``--storage-option`` overrides them. The storage options of other
-brokers are the file's ``brokers.<id>.storage.*`` keys. They are never shown.
+brokers are the file's ``brokers.<id>.storage.*`` keys. Storage options are never shown.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Root:
         )
 
     def cluster_now(self) -> Cluster:
-        """Open the cluster, for a command that tells whether its storage answers.
+        """Open the cluster without waiting, for a command that reports whether its storage answers.
 
         Raises:
             StorageUnavailableError: the storage does not answer.

@@ -58,8 +58,8 @@ class Start:
             typer.Option(
                 "--offset",
                 metavar="N|-N|earliest|latest",
-                help="Where to start. N is an offset, and requires --partition if there are "
-                "several. -N is N offsets before the end of each partition. [default: latest]",
+                help="Offset to start at. N requires --partition if the topic has several "
+                "partitions. -N is N offsets before the end of each partition. [default: latest]",
             ),
         ] = None,
         tail: Annotated[
@@ -92,7 +92,7 @@ class Start:
             typer.Option(
                 "--exit-at-end",
                 help="End where each partition ended when the command began, also while others "
-                "write. It starts at the earliest record, if no other start is given.",
+                "write. The start is the earliest record, if no other start is given.",
             ),
         ] = False,
     ) -> Start:
@@ -142,7 +142,8 @@ class Start:
         """
         if isinstance(self.position, int) and self.position >= 0 and len(logs) > 1:
             raise typer.BadParameter(
-                f"{self.position} needs --partition too: topic {topic!r} has {len(logs)}",
+                f"{self.position} needs --partition, too: topic {topic!r} has {len(logs)} "
+                f"partitions",
                 param_hint="'--offset'",
             )
         return {number: self._range(log, isolation_level) for number, log in logs.items()}

@@ -17,8 +17,8 @@ def is_confirmed(question: str) -> bool:
     """
     if not sys.stdin.isatty():
         raise InvalidConfigurationError(
-            f"{question} Nobody can answer, because stdin is not a terminal: give --yes. Nothing "
-            f"was deleted"
+            f"{question} Nothing was deleted, because stdin is not a terminal and nobody can "
+            f"answer: give --yes"
         )
     from rich.console import Console
     from rich.prompt import Confirm

@@ -1,4 +1,4 @@
-"""The end of a command: an error is one line on stderr, and the exit status tells its kind."""
+"""The end of a command: an error is one line on stderr, and the exit status shows its kind."""
 
 from __future__ import annotations
 

@@ -90,12 +90,13 @@ class Search:
 
         Args:
             budget: the budget of the request.
-            clock: measures the time.
+            clock: the clock that measures the duration.
             on_hits: called with hits, in this thread.
             on_progress: called after each chunk.
 
         Raises:
-            KafkaTimeoutError, RequestCancelledError: the budget is spent.
+            KafkaTimeoutError: the time limit has passed.
+            RequestCancelledError: the client has disconnected.
             InvalidConfigurationError: the expression fails for a record.
         """
         began_ms = clock.monotonic_ms()

@@ -1,5 +1,5 @@
-// The pages work without this script. It adds plots, hits of a search as they are found,
-// and a page that reloads itself. No value is ever HTML: text nodes alone are made.
+// The pages work without this script. It adds plots, shows the hits of a search as they are found,
+// and reloads pages. No value becomes HTML: the script creates only text nodes.
 "use strict";
 
 const SHADES = ["#c2410c", "#2563eb", "#15803d", "#9333ea", "#0891b2", "#be123c",
@@ -25,9 +25,9 @@ const SECONDS = [...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((ms) => ms / 1000),
   1, 2, 5, 10, 15, 30, ...[1, 2, 5, 10, 15, 30].map((min) => min * 60),
   ...[1, 2, 3, 6, 12].map((h) => h * 3600), ...[1, 2, 3, 7, 14, 30, 90, 180, 365, 1825].map((d) => d * 86400)];
 
-// What the numbers of a plot are: how they are written, where ticks may be, and what is shown of
-// the axis for the least and the largest of them. A range of nothing has no ticks, so it is made
-// wider: around the one value, or for rates, which begin at nothing, up to 1.
+// The kinds of numbers of a plot: their text, the possible distances of ticks, and the range of the
+// axis for the smallest and the largest number. An empty range has no ticks, so it is widened:
+// around its single value, or up to 1 for rates, which begin at 0.
 const UNITS = {
   offset: {
     text: (value) => value.toLocaleString("en", { maximumFractionDigits: 3 }),
@@ -57,13 +57,14 @@ function bytes(value) {
   return `${value.toLocaleString("en", { maximumSignificantDigits: 3, useGrouping: false })} ${units[unit]}`;
 }
 
-// Seconds of the time axis: never fewer than hundredths, or all ticks would be one moment.
+// Distances of ticks on the time axis in seconds, at least a hundredth: with less, all ticks would
+// have the same text.
 function timeRange(low, high) {
   const more = low === high ? 30 : Math.max(0, (0.01 - (high - low)) / 2);
   return [low - more, high + more];
 }
 
-// The part of a moment in which two ticks differ, and of longer times the day.
+// The part of a time in which two ticks differ; for ticks a day or more apart, the date.
 function moments(splits, step) {
   const day = splits.length > 0 && new Date(splits[0] * 1000).toISOString().slice(0, 10) !==
     new Date(splits.at(-1) * 1000).toISOString().slice(0, 10);
@@ -75,7 +76,7 @@ function moments(splits, step) {
   });
 }
 
-// Draw series of numbers over times. A number that is none (null, NaN, infinite) is a gap.
+// Draw series of numbers over times. A value that is not a finite number (null, NaN) is a gap.
 function plot(place, timesUs, series, { unit, height, stepped }) {
   const { text, ticks, range } = UNITS[unit];
   const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 },
@@ -93,7 +94,7 @@ function plot(place, timesUs, series, { unit, height, stepped }) {
         values: (_, splits) => splits.map(text) },
     ],
     scales: {
-      // For one moment uPlot gives a range of a thousand days, whose ticks are all midnight.
+      // For a single time uPlot gives a range of a thousand days, whose ticks are all midnight.
       x: { time: true, range: (_, low, high) => (first === last ? timeRange(first, last) : timeRange(low, high)) },
       y: { range: (_, low, high) => range(low ?? 0, high ?? 0) },
     },
@@ -154,14 +155,14 @@ function visible(text) {
 
 function time(us) {
   const ms = Math.floor(us / 1000);
-  // The pages are made where no year has five digits, or comes before the first.
+  // Python, which renders the pages, has only the years 1 to 9999.
   if (ms >= 253402300800000 || ms < -62135596800000) return us + " µs";
   const fraction = us - ms * 1000;
   const text = new Date(ms).toISOString().replace("T", " ").replace("Z", "");
   return (fraction ? text + String(fraction).padStart(3, "0") : text.replace(".000", "")) + "Z";
 }
 
-// A time for a link: as it is shown, or in milliseconds if no calendar has it.
+// A time for a link: its shown text, or milliseconds if it is outside of the calendar.
 function moment(us) {
   const text = time(us);
   return text.endsWith("Z") ? text : String(Math.floor(us / 1000));
@@ -234,7 +235,7 @@ function search(form) {
       end(JSON.parse(event.data).error);
     });
     source.onerror = async () => {
-      // Of an answer with an error the browser tells nothing: it is asked for once more.
+      // The browser hides the body of an error's answer from this code, so the same search is sent again.
       const asked = source;
       end("The search was cut off.");
       if (asked && rows.childElementCount === 0) {

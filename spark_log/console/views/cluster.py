@@ -118,7 +118,7 @@ class ConfigsParameters(Parameters):
     name: Annotated[
         str, Field(max_length=1000, description="A topic or client id; empty for the cluster.")
     ] = ""
-    all: Annotated[bool, Field(description="Settings that nobody has set are listed, too.")] = False
+    all: Annotated[bool, Field(description="List settings with their default value, too.")] = False
 
 
 @dataclass(frozen=True, slots=True)

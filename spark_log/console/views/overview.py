@@ -40,7 +40,7 @@ class Throughput:
 
     Attributes:
         step_s: the length of a step in seconds. Each number is the mean of a step.
-        times_us: the begin of each step, in microseconds since the epoch.
+        times_us: the start of each step, in microseconds since the epoch.
         records_per_second: the number of offsets appended per second.
         bytes_per_second: the bytes of their segments per second, of one replica.
     """
@@ -136,7 +136,7 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
     # Read committed offsets first: a log end that is read later is never before them.
     committed = {
         group_id: {key: each.offset for key, each in positions.items()}
-        for group_id, positions in OffsetsTable(cluster).all_positions().items()
+        for group_id, positions in OffsetsTable(cluster).all_committed_offsets().items()
     }
     budget.check()
     now_us = clock.time_us()  # wall clock: only shown

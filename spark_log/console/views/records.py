@@ -46,11 +46,11 @@ class RecordsParameters(Parameters):
     ] = None
     before: Annotated[
         Offset | None,
-        Field(description="The last records before this offset; needs a partition, too."),
+        Field(description="Show the last records before this offset; needs a partition, too."),
     ] = None
     time: Annotated[Time | None, Field(description="First event time.")] = None
-    limit: Annotated[int, Field(ge=1, le=500, description="Most records.")] = 50
-    form: Annotated[Form, Field(description="How values are shown.")] = "auto"
+    limit: Annotated[int, Field(ge=1, le=500, description="Maximum number of records.")] = 50
+    form: Annotated[Form, Field(description="Form in which values are shown.")] = "auto"
     isolation: Isolation = "read_uncommitted"
 
 
@@ -89,7 +89,9 @@ def read_records(console: Console, parameters: RecordsParameters, budget: Budget
     """
     given = [name for name in ("offset", "before", "time") if getattr(parameters, name) is not None]
     if len(given) > 1:
-        raise InvalidConfigurationError(f"{given[0]} and {given[1]} exclude each other")
+        raise InvalidConfigurationError(
+            f"{given[0]} and {given[1]} exclude each other; give one of them"
+        )
     topic = console.cluster.topic(parameters.topic)
     every = tuple(sorted(topic.partitions))
     number = parameters.partition
@@ -101,7 +103,8 @@ def read_records(console: Console, parameters: RecordsParameters, budget: Budget
         )
     if number is None and len(every) > MAX_PARTITIONS:
         raise InvalidConfigurationError(
-            f"topic {topic.name!r} has {len(every)} partitions; give one of them"
+            f"topic {topic.name!r} has {len(every)} partitions, more than the {MAX_PARTITIONS} "
+            f"that are shown together; give one of them"
         )
     logs = {
         each: console.cluster.partition_log(topic, each)
@@ -182,7 +185,7 @@ class RecordParameters(Parameters):
     topic: TopicName
     partition: Annotated[int, Field(ge=0, lt=2**31, description="Number of the partition.")]
     offset: Annotated[Offset, Field(description="Offset of the record.")]
-    form: Annotated[Form, Field(description="How the value is shown.")] = "auto"
+    form: Annotated[Form, Field(description="Form in which the value is shown.")] = "auto"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,13 @@ class ResetParameters(Parameters):
 
     group: GroupId
     topic: Annotated[
-        str, Field(max_length=1000, description="Topic; empty for all with a committed offset.")
+        str,
+        Field(max_length=1000, description="Topic; empty for all topics with a committed offset."),
     ] = ""
     partition: PartitionNumber = None
     to: Annotated[
         Literal["earliest", "latest", "time", "offset", "shift", "committed-at"],
-        Field(description="The scenarios of spark-log groups reset-offsets."),
+        Field(description="The new offsets, as in spark-log groups reset-offsets."),
     ] = "earliest"
     value: Annotated[
         str,
@@ -131,7 +132,7 @@ def _plan(
         return planner.to_offsets(_parsed(parameters.planned))
     if not parameters.topic:
         if parameters.partition is not None:
-            raise InvalidConfigurationError("a partition was given without its topic")
+            raise InvalidConfigurationError("a partition was given without its topic; give both")
         console.admin.describe_groups([parameters.group])  # an error if it does not exist
         some = sorted(committed)
     else:

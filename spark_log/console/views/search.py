@@ -40,9 +40,15 @@ class SearchParameters(Parameters):
         Field(max_length=4000, description=f"A SQL expression over {', '.join(COLUMNS)}."),
     ] = None
     from_time: Annotated[Time | None, Field(description="First event time.")] = None
-    to_time: Annotated[Time | None, Field(description="Event times are before this.")] = None
-    limit: Annotated[int, Field(ge=1, le=1000, description="Most hits. Not for an export.")] = 100
-    form: Annotated[Form, Field(description="How values are shown. Not for an export.")] = "auto"
+    to_time: Annotated[
+        Time | None, Field(description="Time that the event times of all hits are before.")
+    ] = None
+    limit: Annotated[
+        int, Field(ge=1, le=1000, description="Maximum number of hits. Not for an export.")
+    ] = 100
+    form: Annotated[
+        Form, Field(description="Form in which values are shown. Not for an export.")
+    ] = "auto"
     isolation: Isolation = "read_uncommitted"
     format: Annotated[Literal["jsonl", "parquet"], Field(description="Format of an export.")] = (
         "jsonl"
@@ -58,8 +64,8 @@ class SearchPage:
         topic: the name of the topic.
         partitions: the numbers of all of the topic's partitions.
         hits: the records that match, at most ``limit``.
-        progress: the progress of the search when it had enough hits or its time was over; None if
-            it has not begun.
+        progress: the progress of the search when it ended: all records were read, enough hits were
+            found, or the time limit was reached. None if the search has not begun.
         is_complete: whether all records were read, or ``limit`` hits were found.
     """
 

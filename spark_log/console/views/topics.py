@@ -9,14 +9,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spark_log.admin import PartitionDescription
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import Parameters, TopicName, View
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
-from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType
+from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, PartitionDescription
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +71,9 @@ class TopicRow:
 class TopicsParameters(Parameters):
     """The topics that are listed."""
 
-    q: Annotated[str, Field(max_length=1000, description="A part of the name.")] = ""
+    q: Annotated[str, Field(max_length=1000, description="Text that the name contains.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of topics to skip.")] = 0
-    limit: Annotated[int, Field(ge=1, le=200, description="Most topics.")] = 50
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of topics.")] = 50
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from spark_log.types import TopicPartition
 class TransactionsParameters(Parameters):
     """The transactional ids that are listed."""
 
-    q: Annotated[str, Field(max_length=1000, description="A part of the id.")] = ""
+    q: Annotated[str, Field(max_length=1000, description="Text that the id contains.")] = ""
     start: Annotated[int, Field(ge=0, description="Number of ids to skip.")] = 0
-    limit: Annotated[int, Field(ge=1, le=200, description="Most ids.")] = 50
+    limit: Annotated[int, Field(ge=1, le=200, description="Maximum number of ids.")] = 50
     topic: Annotated[
         str, Field(max_length=1000, description="Search for hanging transactions in this topic.")
     ] = ""

@@ -21,7 +21,7 @@ BROKER_WRONG_ROOT = Problem(
     "broker-wrong-root",
     Severity.ERROR,
     "At the path of a broker is the root of another cluster, broker or registration: two brokers "
-    "share a storage, or it was emptied and registered anew.",
+    "share a storage, or the root was emptied and registered anew.",
 )
 BROKER_FENCED = Problem(
     "broker-fenced", Severity.WARNING, "A broker is fenced: it leads no partition."
@@ -110,7 +110,7 @@ def _unusable(
     return BROKER_UNREACHABLE.finding(
         subject,
         f"its root cannot be used: {error}",
-        remedy="Until it answers, fence the broker, so that others lead",
+        remedy="Fence the broker until its root answers, so that other brokers lead",
         command=_fence_command(broker),
         evidence=evidence,
     )
@@ -125,7 +125,7 @@ def _fenced(broker: RegisterBrokerRecord, replicas: int) -> Finding:
     remedy = (
         "A controller unfences it when its root answers; or do it by hand"
         if broker.failed
-        else "Unfence it when its root is sound"
+        else "Unfence it when its root works again"
     )
     if broker.broker_id == ROOT_BROKER_ID:
         by += "; it is the root of the metadata log"

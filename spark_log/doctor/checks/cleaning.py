@@ -26,18 +26,18 @@ from spark_log.log.clean import count_mergeable, first_dirty_offset
 RETENTION_OVERDUE = Problem(
     "retention-overdue",
     Severity.WARNING,
-    "Records should have been deleted by retention.ms or retention.bytes, and nobody did it.",
+    "Records should have been deleted by retention.ms or retention.bytes, and no cleaner did it.",
 )
 TIMESTAMPS_IN_FUTURE = Problem(
     "timestamps-in-future",
     Severity.WARNING,
-    "The oldest records have timestamps in the future: until then nothing is deleted by its age.",
+    "The oldest records have timestamps in the future: until then no record is deleted by its age.",
 )
 COMPACTION_OVERDUE = Problem(
     "compaction-overdue",
     Severity.WARNING,
-    "More of a compacted log is dirty than min.cleanable.dirty.ratio allows, and nobody compacts "
-    "it.",
+    "More of a compacted log is dirty than min.cleanable.dirty.ratio allows, and no cleaner "
+    "compacts it.",
 )
 MERGES_OVERDUE = Problem(
     "merges-overdue",
@@ -94,7 +94,7 @@ def _by_age(partition: PartitionExamination) -> Iterator[Finding]:
         yield TIMESTAMPS_IN_FUTURE.finding(
             subject,
             f"its oldest segment has a timestamp {duration_text(oldest_us - now_us)} in the "
-            f"future: until then, and retention.ms longer, nothing is deleted by its age",
+            f"future: no record is deleted by its age before retention.ms after that time",
             remedy="Find out which producer sets it. Delete the records by spark-log "
             "delete-records, and lower message.timestamp.after.max.ms",
             command=shell_command("configs", "describe", partition.tp.topic),
@@ -132,7 +132,7 @@ def _by_size(partition: PartitionExamination) -> Iterator[Finding]:
     if due_us > _overdue_us(partition):
         yield RETENTION_OVERDUE.finding(
             Subject.of_partition(partition.tp),
-            f"it has {size_text(total)}, and more than retention.bytes "
+            f"it has {size_text(total)}, and has exceeded retention.bytes "
             f"({size_text(retention_bytes)}) for {duration_text(due_us)}",
             remedy="Let a cleaner run every hour",
             command=_clean(partition),

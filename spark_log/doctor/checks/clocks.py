@@ -28,13 +28,13 @@ from spark_log.storage import Store, newest_modified_us, storage_time_us
 CLOCK_WRONG = Problem(
     "clock-apart",
     Severity.ERROR,
-    "The clock of this machine is further than max.clock.skew.ms from a storage's: nothing is "
-    "deleted or expired from here.",
+    "The clocks of this machine and of a storage differ by more than max.clock.skew.ms: processes "
+    "of this machine delete and expire nothing.",
 )
 CLOCKS_APART = Problem(
     "brokers-clocks-apart",
     Severity.ERROR,
-    "The clocks of two brokers' storages are further apart than max.clock.skew.ms: no machine can "
+    "The clocks of two brokers' storages differ by more than max.clock.skew.ms: no machine can "
     "clean both.",
 )
 
@@ -44,8 +44,8 @@ _US: Final = 1000
 class ClocksCheck(Check):
     """Compares the dates of files with this machine's clock; with ``--probe-storage``, exactly.
 
-    Without a probe the check only notices that this machine's clock is behind the storage's: the
-    newest file may be old.
+    Without a probe the check only notices a clock of this machine that is behind the storage's,
+    because the newest file may be old.
     """
 
     name: ClassVar[str] = "clocks"
@@ -117,8 +117,9 @@ def _apart(examination: Examination, broker_id: int, ahead_us: float) -> Finding
     return CLOCK_WRONG.finding(
         subject,
         f"the clock of this machine is {at_least}{duration_text(ahead_us)} {where} that of the "
-        f"storage {examination.store_url(broker_id)}: nothing is deleted or expired from here",
-        remedy="Set the clock of this machine (NTP), then see that cleaning works",
+        f"storage {examination.store_url(broker_id)}: processes of this machine delete and expire "
+        f"nothing",
+        remedy="Set the clock of this machine (NTP), then check that cleaning works",
         command=shell_command("clean", "--all-topics", "--dry-run"),
         evidence="the date of a file that was just written"
         if examination.now_is_of_storage

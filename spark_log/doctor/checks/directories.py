@@ -22,12 +22,13 @@ from spark_log.storage import DELETION_MARKERS, Store, newest_modified_us
 DELETED_TOPIC_LEFT = Problem(
     "deleted-topic-left",
     Severity.WARNING,
-    "A topic was deleted long ago, and its files are still there.",
+    "A topic was deleted long ago, and its files still exist.",
 )
 FORMER_REPLICA_LEFT = Problem(
     "former-replica-left",
     Severity.WARNING,
-    "A replica was moved away long ago, or came back elsewhere, and its old files are still there.",
+    "A replica was moved, or came back in another directory, long ago, and its old files still "
+    "exist.",
 )
 UNKNOWN_TOPIC = Problem(
     "unknown-topic",
@@ -47,7 +48,7 @@ class DirectoriesCheck(Check):
     """Lists the directories of each broker's root, and their subdirectories."""
 
     name: ClassVar[str] = "directories"
-    title: ClassVar[str] = "directories that nobody owns"
+    title: ClassVar[str] = "directories without an owner"
     problems: ClassVar[tuple[Problem, ...]] = (
         DELETED_TOPIC_LEFT,
         FORMER_REPLICA_LEFT,
@@ -106,7 +107,7 @@ def _left(
         return None
     return problem.finding(
         subject,
-        f"{what} {duration_text(age_us)} ago, and it is still there",
+        f"{what} {duration_text(age_us)} ago, and it still exists",
         remedy="Let a cleaner remove it",
         command=shell_command("clean", "--all-topics"),
         evidence=f"a listing, and {DELETION_MARKERS}",
@@ -135,7 +136,7 @@ def _unknown(store: Store, directory: OrphanedDirectory, subject: Subject) -> Fi
         "the metadata have no such topic"
         if directory.topic is None
         else f"topic {directory.topic} has no such partition",
-        remedy="If the metadata were restored from an older copy, its records are here; else "
-        "remove it by hand",
+        remedy="If the metadata were restored from an older copy, this directory has the records "
+        "of a topic that they lack; otherwise remove it by hand",
         evidence=f"a listing of {store.url}",
     )

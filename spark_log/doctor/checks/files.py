@@ -1,4 +1,4 @@
-"""Finds obsolete and unknown files in partitions that no cleaner has removed for long."""
+"""Finds unknown files, and obsolete files that no cleaner has removed for a long time."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from spark_log.log.verify import is_partition_file
 FILES_LEFT = Problem(
     "files-left",
     Severity.WARNING,
-    "Files that no reader needs have waited for a cleaner for long: merged or deleted segments, or "
-    "temporary files of writers that crashed.",
+    "Files that no reader needs have waited for a cleaner for a long time: merged or deleted "
+    "segments, or temporary files of writers that crashed.",
 )
 UNKNOWN_FILES = Problem(
     "unknown-files",
@@ -36,7 +36,7 @@ class FilesCheck(PartitionCheck):
     """Applies the rules of a cleaner to the files of each replica; removes nothing."""
 
     name: ClassVar[str] = "files"
-    title: ClassVar[str] = "files in partitions that nobody needs or owns"
+    title: ClassVar[str] = "obsolete and unknown files of partitions"
     problems: ClassVar[tuple[Problem, ...]] = (FILES_LEFT, UNKNOWN_FILES)
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def _left(
     kinds = (
         (len(found.segments), "segments that were merged, compacted or deleted"),
         (len(found.unfinished), "temporary files of writers that do not run any more"),
-        (len(found.derived) + len(found.markers), "indexes, snapshots and markers of such"),
+        (len(found.derived) + len(found.markers), "indexes, snapshots and markers without use"),
     )
     if not found.all:
         return
@@ -69,7 +69,8 @@ def _left(
     age = duration_text(partition.examination.now_us - oldest_us)
     yield FILES_LEFT.finding(
         subject,
-        f"{size_text(found.size_bytes)} that nobody needs: {what}; the oldest is {age} old",
+        f"it has {size_text(found.size_bytes)} of files that no reader needs: {what}; the oldest "
+        f"is {age} old",
         remedy="Let a cleaner run every hour",
         command=shell_command("clean", partition.tp.topic),
         evidence=f"a listing of {replica.directory.url}",

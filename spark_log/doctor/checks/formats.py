@@ -1,4 +1,4 @@
-"""Finds files that an older version wrote. They can be read, and lack newer features.
+"""Finds files that an older version wrote. They can be read, but lack newer features.
 
 Files that a newer version wrote cannot be read; the doctor reports them as damage, with the
 version.
@@ -18,14 +18,14 @@ from spark_log.log import Snapshot
 OLD_SNAPSHOT = Problem(
     "old-snapshot",
     Severity.INFO,
-    "The newest snapshot was written by an older version, which knew no transactions or append "
-    "ids: more is read to open the partition.",
+    "The newest snapshot was written by an older version, without transactions or append ids: a "
+    "process that opens the partition reads more files.",
 )
 OLD_SEGMENT = Problem(
     "old-segment",
     Severity.INFO,
-    "The oldest segment was written by an older version, without checks of batch headers: damage "
-    "of a header is found later.",
+    "The oldest segment was written by an older version, without checks of batch headers: a "
+    "damaged header is detected later.",
 )
 
 
@@ -44,7 +44,7 @@ class FormatsCheck(PartitionCheck):
                 subject,
                 f"the snapshot at offset {snapshot.offset} is of an older version: it has no "
                 f"{missing}",
-                remedy="Nothing: the next snapshot replaces it",
+                remedy="Nothing has to be done: the next snapshot replaces it",
                 evidence="its content",
             )
         reader = partition.oldest_segment
@@ -56,7 +56,7 @@ class FormatsCheck(PartitionCheck):
             yield OLD_SEGMENT.finding(
                 subject,
                 "its oldest segment is of an older version: it has no checks of batch headers",
-                remedy="Nothing has to be done: merging and compaction write it anew",
+                remedy="Nothing has to be done: merging and compaction rewrite it",
                 command=shell_command("clean", partition.tp.topic),
                 evidence=f"the first header of {partition.view.live.segments[0].name.file_name}",
             )

@@ -50,7 +50,8 @@ MEMBERS_GONE = Problem(
 REBALANCE_STUCK = Problem(
     "rebalance-stuck",
     Severity.ERROR,
-    "Partitions of a group wait for long to be released by the members that have to give them up.",
+    "Partitions of a group have waited for a long time to be released by the members that have to "
+    "give them up.",
 )
 GROUP_DAMAGED = Problem(
     "group-damaged",
@@ -132,7 +133,7 @@ class GroupsCheck(PartitionCheck):
             raise NotCheckedError("the offsets table cannot be read")
         wanted = examination.groups
         known = set()
-        for group_id, positions in table.all_positions().items():
+        for group_id, positions in table.all_committed_offsets().items():
             known.add(group_id)
             if wanted and group_id not in wanted:
                 continue
@@ -265,7 +266,7 @@ class GroupsCheck(PartitionCheck):
             Subject.of_group(group_id),
             f"its members send heartbeats, and have committed nothing for {duration_text(idle_us)} "
             f"in {_partitions(stuck)}; they are read by {names}",
-            remedy="Read the logs of this member: it hangs, or fails at the record at the "
+            remedy="Read the logs of this member: it hangs, or fails at the record with the "
             "committed offset",
             command=shell_command("groups", "describe", group_id),
             evidence="committed offsets, dates of the segments, and the group's log",
@@ -309,8 +310,8 @@ def _before_start(
         f"its committed offset in {topic}-{number} is {committed.offset}, and the log starts at "
         f"{lag.first_offset}: {lag.deleted:,} offsets were deleted before it read them, and "
         f"{lag.unread:,} are left to read",
-        remedy="Its consumers continue where auto.offset.reset says; or choose where, without "
-        "members. Keep records for longer than a consumer may be stopped",
+        remedy="Its consumers continue where auto.offset.reset says; or reset the offset while the "
+        "group has no members. Keep records for longer than a consumer may be stopped",
         command=_reset(group_id, partition, "--to-earliest"),
         evidence="committed offsets and a listing",
     )
@@ -322,9 +323,9 @@ def _after_end(group_id: str, partition: PartitionExamination, offset: int) -> F
     return OFFSET_AFTER_END.finding(
         _place(group_id, partition),
         f"its committed offset in {topic}-{number} is {offset}, and the log ends at {end}: new "
-        f"records up to there would be skipped",
-        remedy="Find out whether records were lost (unclean election, a restored copy); then set "
-        "the offset, without members",
+        f"records before offset {offset} would be skipped",
+        remedy="Find out whether records were lost (unclean election, a restored copy); then reset "
+        "the offset while the group has no members",
         command=_reset(group_id, partition, "--to-latest"),
         evidence="committed offsets and a listing",
     )

@@ -25,7 +25,7 @@ METADATA_WITHOUT_CHECKPOINT = Problem(
 METADATA_WITHOUT_SNAPSHOT = Problem(
     "metadata-without-snapshot",
     Severity.WARNING,
-    "No snapshot of the metadata log's files was written for long: snapshots fail.",
+    "No snapshot of the metadata log's files was written for a long time: snapshots fail.",
 )
 
 
@@ -60,9 +60,9 @@ class MetadataLogCheck(Check):
         ):
             yield METADATA_WITHOUT_SNAPSHOT.finding(
                 ROOT,
-                f"{behind:,} changes of the metadata since the last snapshot of their log",
+                f"the metadata were changed {behind:,} times since the last snapshot of their log",
                 remedy="Find out why no snapshot can be written: logs of the processes that change "
-                "metadata name the error; the next change after that writes one",
+                "metadata show the error; the next change after the repair writes a snapshot",
                 evidence=seen,
             )
         checkpoint = examination.cluster.metadata.checkpoint_offset()
@@ -72,6 +72,6 @@ class MetadataLogCheck(Check):
                 ROOT,
                 f"each process that opens the root reads {behind:,} files of metadata",
                 remedy="Change any setting: each change writes the checkpoint. If that does not "
-                "help, logs of the process that made the change name the error",
+                "help, the logs of the process that made the change show the error",
                 evidence=f"{METADATA_MARKER.path}, and {seen}",
             )

@@ -20,8 +20,8 @@ OFFSETS_DAMAGED = Problem(
 CHECKPOINT_BEHIND = Problem(
     "offsets-checkpoint-behind",
     Severity.WARNING,
-    "No checkpoint of the table of committed offsets was written for long: each process that opens "
-    "it reads all versions since.",
+    "No checkpoint of the table of committed offsets was written for a long time: each process "
+    "that opens it reads all versions since.",
 )
 
 _INTERVALS: Final = 10
@@ -39,7 +39,7 @@ class OffsetsTableCheck(Check):
         """Return findings about the table."""
         table = offsets_table(examination)
         try:
-            table.all_positions()
+            table.all_committed_offsets()
             lag = table.checkpoint_lag()
         except StorageError as error:
             if error.retriable:
@@ -57,9 +57,9 @@ class OffsetsTableCheck(Check):
             yield CHECKPOINT_BEHIND.finding(
                 ROOT,
                 f"{lag.versions:,} versions of the table of committed offsets since its last "
-                f"checkpoint, and one is due every {lag.interval}",
-                remedy="Find out why consumers fail to write one: their logs name the error, such "
-                "as clocks that are apart",
+                f"checkpoint, and a checkpoint is due every {lag.interval} versions",
+                remedy="Find out why consumers cannot write a checkpoint: their logs show the "
+                "error, such as clocks that differ",
                 command=shell_command("doctor", "--checks", "clocks", "--probe-storage"),
                 evidence=f"{OFFSETS_TABLE}/_delta_log",
             )

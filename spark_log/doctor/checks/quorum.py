@@ -26,7 +26,8 @@ MEMBER_BEHIND = Problem(
 EVEN_QUORUM = Problem(
     "quorum-even",
     Severity.INFO,
-    "The quorum has an even number of members: one less survives as many losses.",
+    "The quorum has an even number of members: a quorum with one member less survives as many "
+    "losses.",
 )
 
 
@@ -67,7 +68,7 @@ class QuorumCheck(Check):
                 yield MEMBER_UNREACHABLE.finding(
                     ROOT,
                     f"the member {each.root} of the quorum does not answer",
-                    remedy="Make it answer; or remove it (spark-log quorum remove), and add an "
+                    remedy="Bring it back; or remove it (spark-log quorum remove), and add an "
                     "empty root",
                     command=shell_command("quorum", "describe"),
                     evidence=seen,
@@ -76,7 +77,8 @@ class QuorumCheck(Check):
                 yield MEMBER_BEHIND.finding(
                     ROOT,
                     f"the member {each.root} has version {each.version} of the list of the members",
-                    remedy="Nothing: the next change of the members installs the list there",
+                    remedy="Nothing has to be done: the next change of the members writes the new "
+                    "list there",
                     evidence=seen,
                 )
         if len(voters) % 2 == 0:

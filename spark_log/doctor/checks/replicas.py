@@ -21,7 +21,7 @@ from spark_log.metadata import TopicImage, imbalanced_partitions
 OFFLINE = Problem(
     "partition-offline",
     Severity.ERROR,
-    "Partitions have no leader: nobody can write to them.",
+    "Partitions have no leader: no producer can write to them.",
 )
 UNDER_MIN_ISR = Problem(
     "partition-under-min-isr",
@@ -79,9 +79,9 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
     if offline:
         yield OFFLINE.finding(
             subject,
-            f"nobody can write to {_count(offline, topic)}: no leader",
+            f"{_count(offline, topic)} have no leader: no producer can write to them",
             remedy="Bring back the broker that led last, or unfence it. Only if records may be "
-            "lost, elect a replica that lacks some (spark-log elect-leaders)",
+            "lost, elect a replica that lacks records (spark-log elect-leaders)",
             command=shell_command("topics", "describe", topic.name, "--unavailable-partitions"),
             evidence=seen,
         )
@@ -90,7 +90,7 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
             subject,
             f"writes with acks=all are refused in {_count(under_min, topic)}: fewer replicas than "
             f"min.insync.replicas are in sync",
-            remedy="Make the brokers answer, and bring the replicas back",
+            remedy="Bring the roots of these brokers back, then the replicas",
             command=shell_command("replicate", topic.name),
             evidence=seen,
         )
@@ -98,7 +98,7 @@ def _findings(topic: TopicImage, imbalanced: list[int]) -> Iterator[Finding]:
         yield UNDER_REPLICATED.finding(
             subject,
             f"replicas are not in sync in {_count(under, topic)}",
-            remedy="Make the brokers answer, and bring the replicas back",
+            remedy="Bring the roots of these brokers back, then the replicas",
             command=shell_command("replicate", topic.name),
             evidence=seen,
         )

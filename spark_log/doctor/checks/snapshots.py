@@ -17,8 +17,8 @@ from spark_log.log import LogView
 SNAPSHOT_BEHIND = Problem(
     "snapshot-behind",
     Severity.WARNING,
-    "No snapshot of a partition was written for long: each process that opens it reads the headers "
-    "of all segments since.",
+    "No snapshot of a partition was written for a long time: each process that opens it reads the "
+    "headers of all segments since.",
 )
 SNAPSHOT_DAMAGED = Problem(
     "snapshot-damaged", Severity.WARNING, "The newest snapshot of a partition cannot be read."
@@ -42,8 +42,8 @@ class SnapshotsCheck(PartitionCheck):
         if behind:
             yield SNAPSHOT_BEHIND.finding(
                 subject,
-                f"{behind:,} segments since the last snapshot",
-                remedy="Find out why writers fail to write one (their logs name the error); "
+                f"it has {behind:,} segments since its last snapshot",
+                remedy="Find out why writers cannot write a snapshot (their logs show the error); "
                 "merging the segments helps at once",
                 command=shell_command("clean", topic),
                 evidence=f"a listing of {len(view.live.segments):,} segments",

@@ -24,23 +24,24 @@ from spark_log.threads import DaemonPool
 IGNORES_CONDITION = Problem(
     "put-if-absent-ignored",
     Severity.ERROR,
-    "The storage replaces a file that put-if-absent must not touch: two writers lose records.",
+    "A put-if-absent replaces a file that exists: of two writers, one loses its records.",
 )
 RACES = Problem(
     "put-if-absent-races",
     Severity.ERROR,
-    "Several concurrent writers create the same file: they lose records.",
+    "Several concurrent writers create the same file: all but one lose their records.",
 )
 INCOMPLETE_LISTING = Problem(
     "listing-incomplete",
     Severity.ERROR,
-    "A listing lacks a file that exists, or shows one that does not: readers end too early.",
+    "A listing lacks a file that exists, or shows a file that does not exist: readers end too "
+    "early.",
 )
 WRONG_RANGE = Problem(
-    "range-wrong", Severity.ERROR, "A read of a part of a file returns other bytes."
+    "range-wrong", Severity.ERROR, "A read of a part of a file returns wrong bytes."
 )
 STALE_READ = Problem(
-    "read-stale", Severity.ERROR, "A read returns what a file had before it was replaced."
+    "read-stale", Severity.ERROR, "A read of a replaced file returns its old content."
 )
 STORAGE_FULL = Problem("storage-full", Severity.ERROR, "No space is left to write to.")
 SCRATCH_LEFT = Problem(
@@ -75,7 +76,7 @@ class StorageCheck(Check):
     def findings(self, examination: Examination) -> Iterator[Finding]:
         """Return findings about properties that a storage lacks."""
         if not examination.probes_storage:
-            raise NotCheckedError("it writes a few files, so it is only done with --probe-storage")
+            raise NotCheckedError("it writes a few files, so it needs --probe-storage")
         without_right = []
         for broker_id, store in examination.broker_stores():
             try:
@@ -127,7 +128,7 @@ def _probe(broker_id: int, store: Store, scratch: str) -> Iterator[Finding]:
     if left is not None:
         yield SCRATCH_LEFT.finding(
             subject,
-            f"the scratch folder {scratch} is still there: {left}",
+            f"the scratch folder {scratch} could not be removed: {left}",
             remedy="Remove it by hand",
             evidence="its removal",
         )
@@ -195,7 +196,7 @@ def _ranges(store: Store, scratch: str) -> _Fault | None:
     ]
     for what, read, expected in reads:
         if bytes(read().to_pybytes()) != expected:  # type: ignore[attr-defined]
-            return WRONG_RANGE, f"a read of {what} returns other bytes", "a ranged read"
+            return WRONG_RANGE, f"a read of {what} returns wrong bytes", "a ranged read"
     if store.head(path).size_bytes != size:
         return WRONG_RANGE, "a file has another size than it was written with", "a HEAD"
     return None

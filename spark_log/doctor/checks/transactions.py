@@ -1,4 +1,4 @@
-"""Finds transactions that have been open for long and block readers with ``read_committed``.
+"""Finds transactions that have been open for a long time and block readers with ``read_committed``.
 
 A waiting reader or a cleaner ends a transaction that has passed its timeout. A transaction that
 is open for much longer shows that no reader or cleaner runs, or that they fail.
@@ -22,13 +22,13 @@ from spark_log.doctor.finding import (
 from spark_log.doctor.partition_examination import PartitionExamination
 from spark_log.errors import CorruptRecordError
 from spark_log.log import StateView
-from spark_log.transaction import TransactionMetadata, TransactionState, TransactionStateLog
+from spark_log.transaction import TransactionMetadata, TransactionStateLog
 
 TRANSACTION_OPEN = Problem(
     "transaction-open",
     Severity.WARNING,
-    "A transaction is undecided for longer than its timeout: readers with read_committed wait for "
-    "it, and nobody ends it.",
+    "A transaction has been undecided for longer than its timeout: readers with read_committed "
+    "wait for it, and no process ends it.",
 )
 TRANSACTION_UNFINISHED = Problem(
     "transaction-unfinished",
@@ -45,7 +45,7 @@ TRANSACTION_DAMAGED = Problem(
 TRANSACTION_HANGING = Problem(
     "transaction-hanging",
     Severity.WARNING,
-    "A partition has records of a transaction for long that no transactional id has open.",
+    "A partition has had an open transaction for a long time that belongs to no transactional id.",
 )
 
 
@@ -53,7 +53,7 @@ class TransactionsCheck(PartitionCheck):
     """Reads the state of each transactional id, then the newest snapshot of each partition."""
 
     name: ClassVar[str] = "transactions"
-    title: ClassVar[str] = "transactions that hold readers up for long"
+    title: ClassVar[str] = "transactions that block readers for a long time"
     problems: ClassVar[tuple[Problem, ...]] = (
         TRANSACTION_OPEN,
         TRANSACTION_UNFINISHED,
@@ -65,7 +65,7 @@ class TransactionsCheck(PartitionCheck):
         self._owned: set[int] = set()
 
     def begin(self, examination: Examination) -> Iterator[Finding]:
-        """Return findings about transactions that have been open, or not finished, for long."""
+        """Return findings about transactions that are open or unfinished for a long time."""
         cluster = examination.cluster
         ids = TransactionStateLog.list_names(cluster.store, cluster.clock)
         views = examination.outcomes(
@@ -77,7 +77,7 @@ class TransactionsCheck(PartitionCheck):
                 yield _damaged(transactional_id, outcome.error)
                 continue
             view = outcome.result()
-            if view.state.state is TransactionState.ONGOING or view.state.state.is_prepared:
+            if view.state.is_open:
                 self._owned.update(view.state.participants)
                 yield from _open(examination, view, wanted)
 
@@ -102,9 +102,9 @@ class TransactionsCheck(PartitionCheck):
             yield TRANSACTION_HANGING.finding(
                 Subject.of_partition(partition.tp),
                 f"producer {each.producer_id} has had a transaction open from offset "
-                f"{each.first_offset} on for {duration_text(age_us)}, and no transactional id has "
-                f"it open",
-                remedy="Abort it; a reader with read_committed that waits there does so, too",
+                f"{each.first_offset} on for {duration_text(age_us)}, which belongs to no "
+                f"transactional id",
+                remedy="Abort it; a waiting reader with read_committed does so, too",
                 command=shell_command(
                     *("transactions", "abort", partition.tp.topic),
                     *("--partition", partition.tp.partition, "--start-offset", each.first_offset),
@@ -142,11 +142,11 @@ def _open(
     subject = Subject(f"transactional id {state.transactional_id}")
     command = shell_command("clean", "--all-topics")
     evidence = f"spark-log transactions describe {state.transactional_id}"
-    if state.state is TransactionState.ONGOING:
+    if state.is_ongoing:
         yield TRANSACTION_OPEN.finding(
             subject,
             f"its transaction has been open without a change for {duration_text(age_us)}, and its "
-            f"timeout is {duration_text(state.timeout_ms * 1000)}: it holds up {where}",
+            f"timeout is {duration_text(state.timeout_ms * 1000)}: it blocks readers of {where}",
             remedy="Let a cleaner abort it",
             command=command,
             evidence=evidence,
@@ -154,8 +154,8 @@ def _open(
     else:
         yield TRANSACTION_UNFINISHED.finding(
             subject,
-            f"its transaction was decided ({state.state}) {duration_text(age_us)} ago, and may "
-            f"lack markers in {where}",
+            f"its transaction was decided ({state.state}) {duration_text(age_us)} ago, and "
+            f"markers may be missing in {where}",
             remedy="Let a cleaner finish it",
             command=command,
             evidence=evidence,

@@ -125,13 +125,7 @@ class DestinationProcessor(SparkProcessor):
     """Writes to any destination, at least once."""
 
     def __init__(self, destination: Destination, *arguments: Any, **keywords: Any) -> None:
-        """Create the processor; starts no session.
-
-        Args:
-            destination: the destination to which the records are appended.
-            arguments: arguments of `SparkProcessor`.
-            keywords: keyword arguments of `SparkProcessor`.
-        """
+        """Append records to ``destination``; the other arguments are those of `SparkProcessor`."""
         super().__init__(*arguments, **keywords)
         self._destination = destination
 
@@ -149,13 +143,7 @@ class DeltaProcessor(SparkProcessor):
     """
 
     def __init__(self, sink: DeltaSink, *arguments: Any, **keywords: Any) -> None:
-        """Create the processor; starts no session.
-
-        Args:
-            sink: an existing table.
-            arguments: arguments of `SparkProcessor`.
-            keywords: keyword arguments of `SparkProcessor`.
-        """
+        """Append records to an existing table; other arguments are those of `SparkProcessor`."""
         super().__init__(*arguments, **keywords)
         self._sink = sink
         self._owners: PartitionOwners | None = None

@@ -148,7 +148,7 @@ class GroupJob:
 
         Raises:
             KafkaTimeoutError: a batch made no progress for longer than ``max_poll_interval_ms``.
-            Exception: the error of a batch, of which nothing was committed.
+            Exception: the error of a batch; no offset of this batch was committed.
         """
         stats = JobStats()
         not_before_ms = float("-inf")
@@ -228,8 +228,8 @@ class GroupJob:
         except BatchAbortedError as aborted:
             stats.lost |= aborted.lost
             _log.warning(
-                "%s went to other members while a batch was written: nothing of it counts, and its "
-                "other partitions are read again",
+                "%s went to other members while a batch was written: the batch was aborted, and "
+                "its other partitions are read again",
                 ", ".join(map(str, sorted(aborted.lost))),
             )
             return
@@ -248,9 +248,9 @@ class GroupJob:
         stats.committed |= {tp: at for tp, at in done.reached.items() if tp not in lost}
         if lost:
             _log.warning(
-                "%s went to other members while a batch was written: offsets of these partitions "
-                "were not committed, and the other members continue from the offsets committed "
-                "before",
+                "%s went to other members while a batch was written: the offsets of these "
+                "partitions were not committed, and their new owners continue at the last "
+                "committed offsets",
                 ", ".join(map(str, sorted(lost))),
             )
 

@@ -271,7 +271,7 @@ class JobMember:
                 self._cluster.clock.sleep_ms(self._config.retry_backoff_ms)
 
     def _apply_assignment(self, status: MemberStatus) -> bool:
-        """Drop lost partitions and add new ones; False if some of them were lost meanwhile."""
+        """Drop lost partitions and add new ones; return False if a new one was lost meanwhile."""
         mine = {tp: status.topics[tp.topic].topic_id for tp in status.assigned}
         self._positions = {
             tp: (topic_id, offset)

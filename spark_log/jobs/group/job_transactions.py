@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from spark_log.cluster import Cluster
 from spark_log.coordinator import LazyTransactionalOffsets
-from spark_log.datasource import OwnedTransaction
+from spark_log.datasource import ExternalTransaction
 from spark_log.errors import SparkLogError
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionCoordinator, TransactionOffset
@@ -35,7 +35,7 @@ class JobTransactions:
 
         Raises:
             InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
-            UnknownOutcomeError, StorageError: there may be a new epoch.
+            UnknownOutcomeError, StorageError: the new epoch may have begun.
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
@@ -46,7 +46,7 @@ class JobTransactions:
         self._owner = self._coordinator.initialize(timeout_ms)
         self._counting: tuple[ProducerIdAndEpoch, ...] = ()
 
-    def begin(self) -> OwnedTransaction:
+    def begin(self) -> ExternalTransaction:
         """Return the transaction of a batch, which begins when its first task writes.
 
         The records of a cancelled batch are aborted.
@@ -57,10 +57,10 @@ class JobTransactions:
         """
         self.abort()
         self._counting = ()
-        return OwnedTransaction(self.transactional_id, self._owner)
+        return ExternalTransaction(self.transactional_id, self._owner)
 
     def count(self, producers: Iterable[ProducerIdAndEpoch]) -> None:
-        """Note the producers whose records will be committed; those of others are aborted."""
+        """Set the producers whose records `commit` commits; records of other ones are aborted."""
         self._counting = tuple(producers)
 
     def commit(self, offsets: Collection[TransactionOffset], member: ConsumerGroupMetadata) -> None:
@@ -75,8 +75,8 @@ class JobTransactions:
                 nothing is decided.
             ProducerFencedError: another process has the transactional id.
             TransactionAbortableError: the transaction was aborted after its timeout.
-            UnknownOutcomeError: it may be committed.
-            StorageError: it is not committed.
+            UnknownOutcomeError: the transaction may be committed.
+            StorageError: the transaction is not committed.
         """
         assert member.group_id is not None
         self._coordinator.register(self._owner, groups=[member.group_id])
@@ -91,8 +91,8 @@ class JobTransactions:
 
         Raises:
             ProducerFencedError: another process has the transactional id.
-            InvalidTxnStateError: a commit of unknown outcome has taken place.
-            UnknownOutcomeError, StorageError: it may not be aborted.
+            InvalidTxnStateError: an earlier commit whose outcome was unknown has succeeded.
+            UnknownOutcomeError, StorageError: the transaction may still be open.
         """
         self._owner = self._coordinator.abort(self._owner)
 

@@ -16,13 +16,7 @@ class TransactionalMember(JobMember):
     """Commits the offsets of a batch together with its output, or neither (KIP-447)."""
 
     def __init__(self, transactions: JobTransactions, *arguments: Any, **keywords: Any) -> None:
-        """Read the topics' metadata.
-
-        Args:
-            transactions: the transactions of the job, which `close` closes.
-            arguments: arguments of `JobMember`.
-            keywords: keyword arguments of `JobMember`.
-        """
+        """Own ``transactions``, which `close` closes; other arguments are those of `JobMember`."""
         super().__init__(*arguments, **keywords)
         self._transactions = transactions
 
@@ -44,8 +38,8 @@ class TransactionalMember(JobMember):
             CommitFailedError: the group changes too often.
             ProducerFencedError: another process has the transactional id.
             TransactionAbortableError: the transaction was aborted after its timeout.
-            UnknownOutcomeError: it may be committed.
-            StorageError: nothing is committed.
+            UnknownOutcomeError: the batch may be committed.
+            StorageError: the batch is not committed.
         """
         offsets = [
             TransactionOffset(
@@ -62,7 +56,8 @@ class TransactionalMember(JobMember):
             except UnknownMemberIdError:
                 lost = partitions
             else:
-                # It has released none since the batch began, so it had its partitions throughout.
+                # A member releases no partition during a batch: what it owns now, it has owned
+                # since the batch began.
                 lost = partitions - self._still_owned(batch)
             if lost:
                 self._transactions.abort()
@@ -75,7 +70,7 @@ class TransactionalMember(JobMember):
             except CommitFailedError:
                 if status.generation == generation:
                     raise
-                generation = status.generation  # another one has started: read it
+                generation = status.generation  # the group may have a newer generation: retry
             else:
                 self._advance(batch, reached)
                 return frozenset()

@@ -30,7 +30,7 @@ def spark_progress(
     Args:
         spark: the session.
         title: the title of the bar: the work of the tasks.
-        done_bytes: the accumulator of the bytes of completed tasks, shown, too; None for none.
+        done_bytes: the accumulator of the bytes of completed tasks; None to show no bytes.
     """
     with _terminal() as terminal:
         if terminal is None:

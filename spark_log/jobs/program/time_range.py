@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 
 def starting_options(from_us: int) -> dict[str, str]:
-    """Return options by which a read starts at or before the first record of the range.
+    """Return options with which a read starts at or before the first record of the range.
 
     Args:
         from_us: start of the range, in microseconds since the epoch.

@@ -56,7 +56,10 @@ class Transform:
                 key="transform",
             ) from None
         if not callable(function):
-            raise InvalidOptionError(f"--transform {name} is not a function", key="transform")
+            raise InvalidOptionError(
+                f"--transform {name} is of type {type(function).__name__}, expected a function",
+                key="transform",
+            )
         return cls(name, function)
 
     def results(self, records: DataFrame) -> DataFrame:

@@ -173,8 +173,9 @@ class DeltaSink:
                     raise StorageError(f"{self.url}: commit failed: {_one_line(error)}") from error
                 if tries >= _MAX_TRIES:
                     raise StorageError(
-                        f"{self.url}: commit failed, because other commits came first {tries} "
-                        f"times; last error: {_one_line(error)}"
+                        f"{self.url}: commit failed {tries} times, because other commits were "
+                        f"first; run fewer writers of this table. The last error: "
+                        f"{_one_line(error)}"
                     ) from error
                 if has_moved:
                     _sync_everything(self._store())
@@ -290,7 +291,7 @@ def _sync_commit(table: DeltaTable, store: Store) -> None:
     Without this, after a power failure the group's offset could be after records that the table has
     lost.
     """
-    if not store.is_mapped:
+    if not store.is_local:
         return
     home = Path(store.directory_url(""))
     version = home / LOG_DIRECTORY / f"{table.version():020d}.json"
@@ -306,7 +307,7 @@ def _sync_everything(store: Store) -> None:
 
     Another process has made a commit, and may have died before its sync.
     """
-    if store.is_mapped:
+    if store.is_local:
         os.sync()
 
 

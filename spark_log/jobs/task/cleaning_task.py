@@ -18,7 +18,7 @@ from spark_log.util import Throttle
 _NO_SUMS: Final = ("log_start_offset", "log_end_offset", "future_us")
 
 _NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
-"""Report for a partition whose topic was deleted during the job."""
+"""The result for a partition whose topic was deleted during the job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ class PartitionCleaner:
         try:
             listing = self._rewrite(with_reserve(store, self._retain))
         except (CorruptRecordError, StorageFullError) as error:
-            problem = error  # delete spent files in spite of it, to free the disk
+            problem = error  # raised after spent files were deleted, which frees the disk
             listing = None
         with_reserve(store, partial(self._delete, listing))
         if isinstance(problem, StorageFullError):

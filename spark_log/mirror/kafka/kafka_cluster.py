@@ -43,7 +43,7 @@ BATCH_BYTES: Final = 1_000_000
 _POLL_S: Final = 0.1
 
 _QUIET: Final = {"log_level": 0}
-"""Setting that stops librdkafka's log on stderr: the errors of calls tell users the same."""
+"""Setting that stops librdkafka's log on stderr: the errors of calls contain the same."""
 
 _T = TypeVar("_T")
 

@@ -40,7 +40,7 @@ _PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class InterleavedError(Exception):
-    """Some offsets in Kafka are unknown, as only the first and the last one were requested.
+    """Some offsets in Kafka are unknown, because only the first and the last one were requested.
 
     Another producer wrote between the records of a transaction, or Kafka refused one of them.
     """
@@ -211,7 +211,9 @@ def _produce(
 def _refusal(error: KafkaError, offset: int) -> InvalidRecordError:
     """Return the error for a record that Kafka refused."""
     text = f"Kafka refused the record at offset {offset} of the log: {error.str()}"
-    undone = "nothing of the transaction is in Kafka, and the mirror continues there when started"
+    undone = (
+        "the transaction was aborted, and the mirror continues with this record when it is started"
+    )
     if error.code() in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return RecordTooLargeError(f"{text}. Raise max.message.bytes of the topic; {undone}")
     return InvalidRecordError(f"{text}. Change the topic's settings in Kafka; {undone}")

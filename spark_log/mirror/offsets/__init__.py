@@ -1,7 +1,7 @@
 """Offset syncs: which offset of Kafka is which offset of the log, as MirrorMaker 2 keeps them.
 
-- `offset_syncs`: the runs of a partition's offsets; `offset_sync_topic`: the topic that has them.
-- `task_generation`: the tasks that may write, which are in the same topic.
+- `offset_syncs`: the runs of a partition's offsets; `offset_sync_topic`: the topic with the runs.
+- `task_generation`: the tasks that may write, stored in the same topic.
 - `group_translation`: committed offsets of groups, translated by the syncs.
 """
 

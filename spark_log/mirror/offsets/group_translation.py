@@ -120,7 +120,9 @@ class GroupTranslation:
             else:
                 self._log.admin().alter_group_offsets(result.group_id, result.offsets)
         except GroupNotEmptyError:
-            _log.info("group %s has members on the target: its offsets stay", result.group_id)
+            _log.info(
+                "group %s has members on the target: its offsets were not changed", result.group_id
+            )
             return replace(result, offsets={}, is_active=True)
         _log.debug(
             "group %s: committed offsets of %d partitions to %s",
@@ -134,7 +136,7 @@ class GroupTranslation:
 def _translated(
     group_id: str, offsets: Offsets, offset_syncs: OffsetSyncStore, source: Side
 ) -> TranslatedGroup:
-    """Return the offsets of a group on the other side."""
+    """Return a group's offsets on the other side, and the partitions that are not mirrored yet."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     waiting = []
     by_topic: dict[str, dict[int, list[MirroredPartition]]] = {}

@@ -35,7 +35,6 @@ class OffsetSyncs:
     """The runs of one `MirroredPartition`, in both directions."""
 
     def __init__(self) -> None:
-        """Return offset syncs without runs."""
         self._runs = np.empty((16, _COLUMNS), np.int64)
         self._size = 0
         self._is_sorted = True
@@ -182,7 +181,6 @@ class OffsetSyncStore:
     """The offset syncs of all partitions of a mirror."""
 
     def __init__(self) -> None:
-        """Return an empty collection."""
         self._maps: dict[MirroredPartition, OffsetSyncs] = {}
 
     def __getitem__(self, partition: MirroredPartition) -> OffsetSyncs:

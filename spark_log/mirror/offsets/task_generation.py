@@ -59,7 +59,7 @@ class TaskGeneration:
             return cls(str(fields["id"]), partitions)
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptRecordError(
-                f"the record {value[:200]!r} names no generation of tasks: {error}"
+                f"the record {value[:200]!r} is not a generation of tasks: {error}"
             ) from None
 
     def record(self) -> tuple[bytes, bytes]:

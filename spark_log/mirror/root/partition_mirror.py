@@ -115,7 +115,8 @@ class PartitionMirror:
 
         Args:
             follower: the replica of the target.
-            known_end: where it ends, as the last copy left it; None if it is to be compared.
+            known_end: the end of that replica after the last copy; None to read its end, and to
+                compare its last record with the source.
 
         Raises:
             LeaderFailedError: the source's replica cannot be read.
@@ -131,14 +132,18 @@ class PartitionMirror:
             state = self._source.states.current()
             if state.leader == NO_LEADER:
                 topic, partition = self._tp
-                message = f"{self._tp} has no leader: nothing can be copied"
+                message = (
+                    f"{self._tp} has no leader in the source, so it cannot be copied; bring a "
+                    f"replica of it back"
+                )
                 raise LeaderNotAvailableError(message, topic=topic, partition=partition)
-            # The target first: another mirror may bring it up to what the source has then.
+            # The target is read first: another mirror that copies meanwhile cannot make it seem
+            # to be ahead of the source.
             there = follower.follower.observe() if known_end is None else None
             view = self._source.observe()
             if self._source.read_state == state:
                 break
-        # The replica that the view is of: the last one, which is well and has all that it shows.
+        # The replica from which `view` was read; it has every record of the view.
         source = self._source.replica
         fetcher = ReplicaFetcher(source, follower, count, check_crcs=True)
         self._read = state, TailView(self._source.files, view)
@@ -165,15 +170,15 @@ class PartitionMirror:
             if _record(source, view, last) != _record(follower, there, last):
                 raise DivergedReplicaError(
                     f"{self._tp} has another record at offset {last} in the target than in the "
-                    f"source: somebody else has written to the target. Delete its topic, or "
-                    f"exclude it",
+                    f"source: another program has written to the target. Delete the topic in the "
+                    f"target, or exclude it",
                     offset=last,
                 )
         elif offset > view.log_end_offset:
             raise DivergedReplicaError(
                 f"{self._tp} ends at offset {offset} in the target, and at {view.log_end_offset} "
-                f"in the source: somebody else has written to the target. Delete its topic, or "
-                f"exclude it",
+                f"in the source: another program has written to the target. Delete the topic in "
+                f"the target, or exclude it",
                 offset=view.log_end_offset,
                 is_ahead=True,
             )

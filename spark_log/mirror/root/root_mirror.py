@@ -80,7 +80,7 @@ class RootMirror:
             InvalidTopicError: the target has another topic with the name of one that is copied.
             DivergedReplicaError: another program has written to a partition of the target.
             CorruptRecordError: the source is damaged. The damage was not copied.
-            SparkLogError: a root cannot be read or written. What was copied stays, and all other
+            SparkLogError: a root cannot be read or written. Copied segments stay, and all other
                 partitions were copied.
         """
         if self._source.cluster_id == self._target.cluster_id:

@@ -151,7 +151,7 @@ def test_a_target_that_somebody_wrote_to_is_not_continued(source, target):
     send(target, 20, first=500)
     send(source, 60, first=20)
     before = read_log(target, "flights")
-    with pytest.raises(DivergedReplicaError, match="somebody else has written"):
+    with pytest.raises(DivergedReplicaError, match="another program has written"):
         mirror(source, target).copy()
     assert read_log(target, "flights") == before
 

@@ -31,7 +31,6 @@ from spark_log.table.partition_table import (
 from tests.simulation.compaction.actors import CompactedWorld
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
-from tests.simulation.store import SimulatedStore
 from tests.simulation.table.profile import TableProfile
 from tests.simulation.table.true_table import PARTITION, TABLE, TrueTable
 
@@ -61,14 +60,6 @@ def as_listed(file: FileInfo) -> FileInfo:
     if name is None:
         return file
     return replace(file, path=f"{DIRECTORY}/{table_name(name).file_name}")
-
-
-class TableStore(SimulatedStore):
-    """A simulated store on which a Delta table can be opened."""
-
-    def directory_url(self, directory: str) -> str:
-        """Return a URL, which no library opens."""
-        return f"simulated/{directory}"
 
 
 @dataclass(slots=True)
@@ -101,7 +92,7 @@ class TableWorld(CompactedWorld):
         return self.topic_settings[-1]
 
     def stand_still(self) -> None:
-        """Stand still at times, until whatever was known is long past."""
+        """Stand still at times, until all listings that the actor knows are outdated."""
         random = self.scheduler.random
         if not self.is_ending and random.random() < self.conditions.still:
             self.scheduler.note("stands still")
