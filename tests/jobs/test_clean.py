@@ -158,7 +158,11 @@ def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch
 
 def test_converts_a_topic_that_is_a_table(submit, root):
     admin = Admin(root)
-    config = {"table.format": "delta", "table.commit.interval.ms": "0"}
+    config = {
+        "table.format": "delta",
+        "table.commit.interval.ms": "0",
+        "file.delete.delay.ms": "10000",
+    }
     admin.alter_configs([ConfigResource("topic", "small", config)])
     done = report(submit("clean.py", "small", "--root", root, "--json"))
     assert (done["parquet_offsets"], done["table_offsets"]) == (20, 20)
