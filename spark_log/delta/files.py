@@ -225,6 +225,23 @@ class DataFiles:
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
             raise self._damaged(f"{file.path} cannot be read ({error})") from error
 
+    def row_groups(self, file: DataFile) -> Iterator[pa.Table]:
+        """Yield the row groups of a file, with the columns of the schema.
+
+        Raises:
+            StorageError: the file cannot be read, is damaged, or is missing.
+        """
+        path = f"{self._directory}/{file.path}"
+        try:
+            data = pq.ParquetFile(self._open(file, path), page_checksum_verification=True)
+            for at in range(data.num_row_groups):
+                part = data.read_row_group(at, columns=self.schema.names, use_threads=False)
+                yield part.select(self.schema.names).cast(self.schema)
+        except NotFoundError as error:
+            raise self._damaged(f"{file.path} is missing") from error
+        except (pa.ArrowException, LookupError, ValueError, OSError) as error:
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+
     def footer_value(self, file: DataFile, name: str) -> str | None:
         """Return a value of the key-value metadata in a file's footer; None if it has none.
 
