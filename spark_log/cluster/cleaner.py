@@ -276,10 +276,11 @@ class ClusterCleaner:
         else:
             yield from self._clean_at_once()
         if not self._dry_run:
-            yield from self._commit_tables()
+            yield from self.commit_tables()
             self._cluster.keep_reserve()
 
-    def _commit_tables(self) -> Iterator[CleanedPartition]:
+    def commit_tables(self) -> Iterator[CleanedPartition]:
+        """Append versions to the tables of the cleaned topics; yield the errors."""
         for topic in self._tables.used():
             cleaned = [tp.partition for tp, each in self._topics.items() if each.name == topic.name]
             try:
