@@ -139,12 +139,12 @@ def clean_replicas(
             rewriting=rewriting,
             listing=seen,
             table_at_once=table_at_once,
-            table=tables.of_log(image, topic, partition, broker_id, seen),
+            table=of_topics.of_log(image, topic, partition, broker_id, seen),
         )
         return cleaner.plan() if dry_run else cleaner.clean()
 
     listing: DirectoryListing | None = None
-    tables, image = tables or TopicTables(cluster), cluster.metadata.known_image()
+    of_topics, image = tables or TopicTables(cluster), cluster.metadata.known_image()
     tp = TopicPartition(topic.name, partition)
     known = topic.partitions[partition]
     log = cluster.partition_log(topic, partition)

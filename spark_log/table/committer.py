@@ -261,7 +261,7 @@ class TableCommitter:
         """
         table = self.table
         time_ms = table.clock.time_us() // 1000  # wall clock: Delta's history, for users
-        actions = list(self._definition(version, after, time_ms))
+        actions: list[Mapping[str, object]] = [*self._definition(version, after, time_ms)]
         for number, partition in sorted(after.items()):
             before = version.partitions[number]
             if partition == before:

@@ -87,7 +87,7 @@ class TableRoot:
 
     def log_rows(self, partition=0):
         """Return the committed records of the log as (offset, key, value)."""
-        rows = []
+        rows: list[tuple[int, bytes | None, bytes | None]] = []
         for batch in self.log(partition).scan(
             self.log(partition).observe().log_start_offset, isolation_level="read_committed"
         ):
