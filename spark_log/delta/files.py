@@ -157,7 +157,8 @@ class DataFiles:
         """
         path = f"{prefix}-{uuid.uuid4().hex}.parquet"
         num_rows = 0
-        smallest = largest = None
+        smallest: str | None = None
+        largest: str | None = None
         with self._store.stage(self._directory) as staged:
             how = _SMALL_FORMAT if is_small else _FORMAT
             with pq.ParquetWriter(
@@ -174,7 +175,8 @@ class DataFiles:
             staged.seal()
             size_bytes = staged.size_bytes
             self._store.put_if_absent(f"{self._directory}/{path}", staged)
-        if smallest is None or max(len(smallest), len(largest)) > _MAX_STATISTIC_CHARACTERS:
+        longest = max(len(smallest or ""), len(largest or ""))
+        if smallest is None or longest > _MAX_STATISTIC_CHARACTERS:
             return DataFile(path, size_bytes, num_rows)
         return DataFile(
             path, size_bytes, num_rows, {"group": smallest}, {"group": largest}, {"group": 0}
@@ -220,6 +222,23 @@ class DataFiles:
                     else pa.schema([self.schema.field(name) for name in columns])
                 )
                 yield part.select(wanted.names).cast(wanted)
+        except NotFoundError as error:
+            raise self._damaged(f"{file.path} is missing") from error
+        except (pa.ArrowException, LookupError, ValueError, OSError) as error:
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+
+    def row_groups(self, file: DataFile) -> Iterator[pa.Table]:
+        """Yield the row groups of a file, with the columns of the schema.
+
+        Raises:
+            StorageError: the file cannot be read, is damaged, or is missing.
+        """
+        path = f"{self._directory}/{file.path}"
+        try:
+            data = pq.ParquetFile(self._open(file, path), page_checksum_verification=True)
+            for at in range(data.num_row_groups):
+                part = data.read_row_group(at, columns=self.schema.names, use_threads=False)
+                yield part.select(self.schema.names).cast(self.schema)
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:

@@ -17,8 +17,13 @@ from .partition_table import changes as changes
 from .partition_table import parquet_path as parquet_path
 from .partition_table import parse_partition as parse_partition
 from .partition_table import parse_setting as parse_setting
+from .rebuild import rebuild_table as rebuild_table
 from .schema import TABLE_PROTOCOL as TABLE_PROTOCOL
 from .table_of_log import TableOfLog as TableOfLog
 from .topic_table import TableVersion as TableVersion
 from .topic_table import TopicTable as TopicTable
 from .topic_table import check_is_on_root as check_is_on_root
+from .verifier import TableFinding as TableFinding
+from .verifier import TableFindingKind as TableFindingKind
+from .verifier import verify_partition as verify_partition
+from .verifier import verify_table as verify_table

@@ -51,15 +51,17 @@ def table_metadata(
     }
 
 
-def _field(name: str, kind: object, *, nullable: bool = True) -> dict[str, object]:
-    return {"name": name, "type": kind, "nullable": nullable, "metadata": {}}
+def _field(name: str, kind: object) -> dict[str, object]:
+    # No column is "not null", though the offset never is: Delta's protocol would have to name a
+    # feature for it (invariants), and Spark refuses to read the table without.
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
 _HEADER = {"type": "struct", "fields": [_field("key", "string"), _field("value", "binary")]}
 _SCHEMA: Final = {
     "type": "struct",
     "fields": [
-        _field("offset", "long", nullable=False),
+        _field("offset", "long"),
         _field("timestamp", "timestamp"),
         _field("key", "binary"),
         _field("value", "binary"),

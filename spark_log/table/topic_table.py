@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
 from spark_log.delta import DataFile, DeltaLog, LogListing, TableState, Version
-from spark_log.errors import InvalidConfigurationError
+from spark_log.errors import InvalidConfigurationError, StorageError
 from spark_log.log.files import SegmentName
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage, parse_replica_directory
 from spark_log.storage import Store
@@ -170,7 +170,7 @@ class TopicTable:
 
         Returns:
             Without what is the same, the newest last; None if the first of these versions was
-            deleted, so that they are not known. Empty if the topic has no table.
+            deleted, or one is damaged, so that they are not known. Empty if the topic has no table.
 
         Raises:
             StorageError: the table cannot be read, or is damaged.
@@ -182,12 +182,18 @@ class TopicTable:
             listed = listed or self.log.list_log()
             times_us = {number: us for number, us in listed.versions.items() if number <= newest}
             first = first_version_needed(times_us, int(now_us - past_ms * 1000))
-            state = None if first < 0 else self.log.state_at(first, listed)
+            try:
+                state = None if first < 0 else self.log.state_at(first, listed)
+                versions = self._read_versions(first + 1, newest)
+            except StorageError as error:
+                if error.retriable:
+                    raise
+                return None  # damaged, and followed by the first version of a rebuilt log
             if state is None:
                 return None
             return partition_history(
                 state,
-                self._read_versions(first + 1, newest),
+                versions,
                 self.topic.topic_id,
                 partition,
                 self._known.directories[partition],
