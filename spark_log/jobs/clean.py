@@ -11,17 +11,26 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from spark_log.cli import Output, Root, run, with_option_groups
-from spark_log.cluster import check_clock, finish_deletions, remove_stray_replicas
+from spark_log.cluster import (
+    Cluster,
+    TopicTables,
+    check_clock,
+    finish_deletions,
+    remove_stray_replicas,
+)
 from spark_log.coordinator import OffsetsTable, transaction_cleaner
-from spark_log.errors import ClockSkewError
+from spark_log.errors import ClockSkewError, SparkLogError
 from spark_log.jobs.program import JobReport, job_session, spark_progress
 from spark_log.jobs.task import CleaningTask, run_per_partition
 from spark_log.log.clean import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
+from spark_log.metadata import TopicImage
+from spark_log.storage import StorageClock
 from spark_log.types import TopicPartition
 
 _FAILED = 1
@@ -118,15 +127,21 @@ def main(
         dirty.sort(key=lambda tp: dirt[tp], reverse=True)
         with spark_progress(spark, "Cleaning"):
             results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
+    failed_tables = {} if dry_run else _commit_tables(cluster, chosen, results)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
     strays = [] if topics else list(remove_stray_replicas(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
-    failed = {str(tp): each["error"] for tp, each in results.items() if "error" in each}
-    failed |= {
-        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
+    failed = {
+        **{str(tp): each["error"] for tp, each in results.items() if "error" in each},
+        **failed_tables,
+        **{
+            f"transactional id {each.transactional_id}": str(each.error)
+            for each in ended
+            if each.error
+        },
     }
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
@@ -144,6 +159,23 @@ def main(
     report.print(as_json=output.is_json)
     if failed:
         raise typer.Exit(_FAILED)
+
+
+def _commit_tables(
+    cluster: Cluster,
+    topics: Sequence[TopicImage],
+    results: Mapping[TopicPartition, Mapping[str, object]],
+) -> dict[str, str]:
+    """Append versions to the tables of the topics that have one; return the errors by table."""
+    named = {tp.topic for tp, each in results.items() if each.get("has_table")}
+    tables, clock, failed = TopicTables(cluster), StorageClock(cluster.clock), {}
+    for topic in topics:
+        if topic.name in named:
+            try:
+                tables.commit(topic.topic_id, storage_clock=clock)
+            except SparkLogError as error:
+                failed[f"table {topic.name}"] = str(error)
+    return failed
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from spark_log.cluster import CleanedPartition, clean_replicas, open_cluster
+from spark_log.cluster import CleanedPartition, TopicTables, clean_replicas, open_cluster
 from spark_log.config import BrokerOptions
 from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
 from spark_log.storage import StorageOptions
@@ -43,7 +43,9 @@ class CleaningTask:
     def plan(self, partition: TopicPartition) -> dict[str, Any]:
         """Return the work in one partition, as the fields of `CleanReport`; changes nothing.
 
-        If the partition cannot be read, the result has the field ``error``.
+        If the topic may have a table, the result has the field ``has_table``: the caller appends
+        versions to it afterwards. If the partition cannot be read, the result has the field
+        ``error``.
         """
         return self._do(partition, dry_run=True)
 
@@ -60,6 +62,7 @@ class CleaningTask:
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             return _NOTHING_TO_DO
+        tables = TopicTables(cluster)
         try:
             cleaned = list(
                 clean_replicas(
@@ -70,6 +73,7 @@ class CleaningTask:
                     max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
                     on_progress=Throttle(self.bytes_per_second),
                     dedupe_buffer_bytes=self.dedupe_buffer_bytes,
+                    tables=tables,
                 )
             )
         except UnknownTopicOrPartitionError:
@@ -78,7 +82,7 @@ class CleaningTask:
             return {"error": f"on {socket.gethostname()}, {error}"}
         if any(each.error for each in cleaned) and cluster.is_deleted(topic):
             return _NOTHING_TO_DO
-        return _document(cleaned)
+        return _document(cleaned) | ({"has_table": True} if tables.used() else {})
 
 
 def _document(cleaned: Sequence[CleanedPartition]) -> dict[str, Any]:
