@@ -175,16 +175,13 @@ def _commit_tables(
     """
     tables, storage_clock = TopicTables(cluster), StorageClock(cluster.clock)
     failed: dict[str, str] = {}
+    used = {tp.topic for tp, each in results.items() if each.get("has_table")}
     for topic in topics:
-        has_files = any(
-            each.get("parquet_offsets") for tp, each in results.items() if tp.topic == topic.name
-        )
-        if not has_files and topic.config().table_format == "none":
-            continue
-        try:
-            tables.commit(topic.topic_id, None, storage_clock)
-        except SparkLogError as error:
-            failed[f"table of {topic.name}"] = str(error)
+        if topic.name in used:
+            try:
+                tables.commit(topic.topic_id, None, storage_clock)
+            except SparkLogError as error:
+                failed[f"table of {topic.name}"] = str(error)
     return failed
 
 
