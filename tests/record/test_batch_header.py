@@ -14,6 +14,7 @@ from spark_log.record.batch_header import (
     decode_headers,
     encode_headers,
     header_array,
+    packed_headers,
 )
 from spark_log.record.control_record import ControlRecordType
 
@@ -92,7 +93,11 @@ class TestAtRest:
             header(**{field: 2**63}).pack()
 
 
-@pytest.mark.parametrize("decode", [decode_headers, header_array])
+def decode_array(value):
+    return header_array(packed_headers(value))
+
+
+@pytest.mark.parametrize("decode", [decode_headers, decode_array])
 class TestDamageOfBothForms:
     @pytest.mark.parametrize("length", [0, 1, 52, 54, 105, 107])
     def test_a_part_of_a_header_is_refused(self, decode, length):
