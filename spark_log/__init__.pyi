@@ -96,6 +96,7 @@ from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer
+from .table import scan as scan
 from .types import AlterConfigOp as AlterConfigOp
 from .types import ConfigEntry as ConfigEntry
 from .types import ConfigResource as ConfigResource

@@ -11,6 +11,16 @@ from .listing import LogFiles as LogFiles
 from .listing import log_files as log_files
 from .next_version import next_partition as next_partition
 from .next_version import with_start as with_start
+from .scan import FilePart as FilePart
+from .scan import PartitionRead as PartitionRead
+from .scan import PartitionVersion as PartitionVersion
+from .scan import ReadBounds as ReadBounds
+from .scan import TableFile as TableFile
+from .scan import TopicVersion as TopicVersion
+from .scan import plan_read as plan_read
+from .scan import read_version as read_version
+from .scan import scan as scan
+from .scan import scan_version as scan_version
 from .topic_table import CleanupPolicy as CleanupPolicy
 from .topic_table import PartitionTable as PartitionTable
 from .topic_table import TableSetting as TableSetting

@@ -207,7 +207,11 @@ class TestParquet:
         document = shell("dump-log", parquet, "--json", "--print-data-log").document
         batches = document["batches"]
         assert document["is_valid"]
-        assert [(each["base_offset"], each["count"]) for each in batches] == [(0, 3), (3, 1), (4, 2)]
+        assert [(each["base_offset"], each["count"]) for each in batches] == [
+            (0, 3),
+            (3, 1),
+            (4, 2),
+        ]
         assert [each["is_control"] for each in batches] == [False, True, False]
         assert batches[1]["end_txn_marker"] == "COMMIT"
         assert {each["compression"] for each in batches} == {"zstd"}

@@ -5,7 +5,7 @@ import pytest
 from spark_log import Consumer, ConsumerRecord, TopicPartition
 from spark_log.cluster import Cluster, ClusterVerifier
 from spark_log.log.verify import LogSeverity
-from tests.parquet_twins import PARTITIONS, TOPIC, make_twins, segment_kinds
+from tests.parquet_twins import PARTITIONS, make_twins, segment_kinds
 from tests.record.samples import START_US
 
 LEVELS = ["read_committed", "read_uncommitted"]

@@ -164,6 +164,9 @@ class _ParquetFile(SegmentFile):
                 return f"the statistics of its column {name} are not those of its records"
         return None
 
+    def to_arrow(self) -> pa.NativeFile:
+        return self._source.to_arrow()
+
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
         return lambda ordinal: self._decode(ordinal, schema)

@@ -1,0 +1,10 @@
+from .bounds import ReadBounds as ReadBounds
+from .plan import FilePart as FilePart
+from .plan import PartitionRead as PartitionRead
+from .plan import plan_read as plan_read
+from .scan import scan as scan
+from .scan import scan_version as scan_version
+from .version import PartitionVersion as PartitionVersion
+from .version import TableFile as TableFile
+from .version import TopicVersion as TopicVersion
+from .version import read_version as read_version
