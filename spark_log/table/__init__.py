@@ -4,7 +4,7 @@
 - `listing`: the files that a listing of the log offers to the table.
 - `next_version`: the decision on the next version's files.
 - `free_names`: the names and tombstones of the log that the table still needs.
-- `scan`: a read of table and log as Arrow batches, without Spark; the plan of such reads.
+- `read`: a read of table and log as Arrow batches, without Spark; the plan of such reads.
 - `both`: a read of the table and then of the log.
 - `compaction_end`: the offset up to which a compaction has cleaned, in its generation's file.
 """

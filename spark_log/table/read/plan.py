@@ -23,8 +23,8 @@ from spark_log.log.files import SegmentName
 from spark_log.metadata import TopicImage
 from spark_log.storage import map_requests, retry_while_unavailable
 from spark_log.table.both import read_of_both
-from spark_log.table.scan.bounds import ReadBounds
-from spark_log.table.scan.version import PartitionVersion, TableFile, TopicVersion
+from spark_log.table.read.bounds import ReadBounds
+from spark_log.table.read.version import PartitionVersion, TableFile, TopicVersion
 from spark_log.table.topic_table import PartitionTable, end_offset
 from spark_log.threads import Deadline
 

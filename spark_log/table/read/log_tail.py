@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from spark_log.log import RecordColumns, stored_columns
 from spark_log.record import READ_SCHEMA
-from spark_log.table.scan.plan import PartitionRead
+from spark_log.table.read.plan import PartitionRead
 
 
 def read_tail(topic: str, read: PartitionRead, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -4,7 +4,7 @@
 - `version`: a version of the table, as reads need it.
 - `plan`: the files that are read of each partition, and the offsets that are read from its log.
 - `parquet_files`, `log_tail`: the rows of both.
-- `scan`: the public function.
+- `topic_scan`: the public function.
 """
 
 from spark_log.util.exports import attach_stub

@@ -19,7 +19,7 @@ import pyarrow as pa
 from spark_log.errors import CorruptRecordError, NotFoundError
 from spark_log.log import SegmentReader
 from spark_log.storage import map_requests
-from spark_log.table.scan.plan import FilePart, PartitionRead
+from spark_log.table.read.plan import FilePart, PartitionRead
 from spark_log.threads import call_beside
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from spark_log.log import joined
 from spark_log.metadata import TopicImage
 from spark_log.record import READ_SCHEMA
 from spark_log.storage import StorageOptions, checked_root
-from spark_log.table.scan.bounds import ReadBounds
-from spark_log.table.scan.log_tail import read_tail
-from spark_log.table.scan.parquet_files import ParquetRows
-from spark_log.table.scan.plan import PartitionRead, plan_read
-from spark_log.table.scan.version import TopicVersion, read_version
+from spark_log.table.read.bounds import ReadBounds
+from spark_log.table.read.log_tail import read_tail
+from spark_log.table.read.parquet_files import ParquetRows
+from spark_log.table.read.plan import PartitionRead, plan_read
+from spark_log.table.read.version import TopicVersion, read_version
 
 if TYPE_CHECKING:
     from pyarrow import compute

@@ -23,7 +23,7 @@ from spark_log.errors import (
 from spark_log.record import READ_SCHEMA
 from spark_log.table import PartitionVersion, ReadBounds, scan_version
 from tests.record.samples import START_US
-from tests.table.scan.versions import TOPIC, clean, version_of
+from tests.table.read.versions import TOPIC, clean, version_of
 
 START = datetime.fromtimestamp(START_US / 1_000_000, UTC)
 

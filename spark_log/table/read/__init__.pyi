@@ -2,8 +2,8 @@ from .bounds import ReadBounds as ReadBounds
 from .plan import FilePart as FilePart
 from .plan import PartitionRead as PartitionRead
 from .plan import plan_read as plan_read
-from .scan import scan as scan
-from .scan import scan_version as scan_version
+from .topic_scan import scan as scan
+from .topic_scan import scan_version as scan_version
 from .version import PartitionVersion as PartitionVersion
 from .version import TableFile as TableFile
 from .version import TopicVersion as TopicVersion
