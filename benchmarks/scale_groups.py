@@ -21,7 +21,7 @@ from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.storage.local import LocalStore
-from spark_log.types import random_id
+from spark_log.util import random_id
 from spark_log.util.clock import SYSTEM_CLOCK
 
 _GROUP = "group"

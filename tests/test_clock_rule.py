@@ -47,9 +47,9 @@ ALLOWED = {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },
-    "spark_log/log/local_log.py": {
-        "LocalLog.append_barrier": _STAMPS,
-        "LocalLog.stage_markers": _STAMPS,
+    "spark_log/log/append/segment_stager.py": {
+        "SegmentStager.stage_barrier": _STAMPS,
+        "SegmentStager.stage_markers": _STAMPS,
     },
     "spark_log/metadata/metadata_log.py": {"MetadataLog._append": _STAMPS},
     "spark_log/log/state_log.py": {"StateLog._append": _STAMPS},
@@ -61,6 +61,7 @@ ALLOWED = {
     "spark_log/storage/storage_time.py": {
         "check_clock_skew": "is compared with the storage's time, to refuse"
     },
+    "spark_log/table/committer.py": {"TableCommitter._append": _STAMPS},
     "spark_log/transaction/coordinator.py": {
         "TransactionCoordinator._change.decide_with_time": _STAMPS
     },

@@ -76,6 +76,9 @@ class TestTable:
             "snapshot.interval.segments": 128,
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
+            "table.commit.interval.ms": 300_000,
+            "table.deleted.file.retention.ms": 604_800_000,
+            "table.format": "none",
         }
         assert ProducerConfig.parse({}).dotted() == {
             "acks": "all",

@@ -12,12 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_log.admin.types import (
-    GroupDescription,
-    GroupListing,
-    GroupPartitionLag,
-    MemberDescription,
-)
 from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     GROUP_STATES,
@@ -47,7 +41,14 @@ from spark_log.log import IsolationLevel, Lag, StateView, first_unread_us
 from spark_log.metadata import MetadataImage
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
-from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.types import (
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    MemberDescription,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from spark_log.coordinator import TransactionalOffsets
@@ -62,9 +63,6 @@ class GroupManager:
 
     def __init__(self, cluster: Cluster) -> None:
         """Return a manager for the groups of a root.
-
-        Args:
-            cluster: the opened root.
 
         Raises:
             UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
@@ -81,7 +79,7 @@ class GroupManager:
         store = self._cluster.store
         # Both at the same time on an object store, where each is several requests in sequence.
         read_table = self.table.groups_with_offsets
-        with_positions_read = read_table if store.is_mapped else call_beside(read_table)
+        with_positions_read = read_table if store.is_local else call_beside(read_table)
         logged = GroupLog.list_names(store, self._cluster.clock)
         views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
         with_positions = with_positions_read()

@@ -52,13 +52,7 @@ class OffsetResetPlanner:
     """Computes new offsets of one group; changes nothing."""
 
     def __init__(self, cluster: Cluster, admin: _OffsetLookups, group_id: str) -> None:
-        """Return a planner for one group.
-
-        Args:
-            cluster: the opened root.
-            admin: an `Admin` of the same root.
-            group_id: the group.
-        """
+        """Return a planner for one group."""
         self._admin = admin
         self._group_id = group_id
         self._table = OffsetsTable(cluster)

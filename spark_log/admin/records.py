@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.admin.cluster_calls import map_partitions, open_log
-from spark_log.admin.types import DeletedRecords
 from spark_log.admin.validation import check_by_partition
-from spark_log.cluster import Cluster
+from spark_log.cluster import Cluster, TopicTables
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from spark_log.log import LogView
-from spark_log.types import TopicPartition
+from spark_log.types import DeletedRecords, TopicPartition
 
 ALL_RECORDS: Final = -1
 """The value instead of an offset that deletes up to the log's end, as in Kafka's requests."""
@@ -37,8 +36,12 @@ def delete_records(
 
     checked = map_partitions(cluster, image, check, list(logs))
 
+    tables = TopicTables(cluster)
+
     def delete(tp: TopicPartition) -> DeletedRecords:
-        return DeletedRecords(logs[tp].move_start(*checked[tp]))
+        start = logs[tp].move_start(*checked[tp])
+        tables.move_start(image, image.topic(tp.topic), tp.partition, start)
+        return DeletedRecords(start)
 
     return map_partitions(cluster, image, delete, list(logs))
 

@@ -8,12 +8,6 @@ from collections.abc import Collection, Iterable
 from spark_log import coordinator as groups
 from spark_log import transaction as txn
 from spark_log.admin.cluster_calls import all_partitions, map_partitions, open_log
-from spark_log.admin.types import (
-    AbortTransactionSpec,
-    HangingTransaction,
-    TransactionDescription,
-    TransactionListing,
-)
 from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidConfigurationError,
@@ -24,7 +18,13 @@ from spark_log.log import OpenTransaction
 from spark_log.metadata import MetadataImage
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import map_requests
-from spark_log.types import TopicPartition
+from spark_log.types import (
+    AbortTransactionSpec,
+    HangingTransaction,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
 
 
 def list_transactions(

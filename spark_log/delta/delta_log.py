@@ -163,7 +163,7 @@ class DeltaLog(DeltaLogReader):
         else:
             self._observed_ms = None  # in any case, earlier listings are not valid
             self._check_not_void(number)
-        version = parse_version(self.directory, number, staged.body)
+        version = parse_version(self.directory, number, staged.body, self.protocol)
         self.state.apply(version)
         _log.debug(
             "%s: committed version %d, %d bytes, %d puts",
@@ -229,7 +229,7 @@ class DeltaLog(DeltaLogReader):
         if not self.has_valid_listing():
             return False
         assert self._observed_ms is not None
-        if not self._store.is_mapped:
+        if not self._store.is_local:
             return self._clock.monotonic_ms() - self._observed_ms < self.listing_valid_ms
         try:
             if number > 0:

@@ -10,7 +10,6 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import ClassVar
 
@@ -18,9 +17,9 @@ import pyarrow as pa
 
 from spark_log.delta.files import damaged_table_error
 from spark_log.delta.parse import parse_checkpoint, parse_version
-from spark_log.delta.state import LogListing, TableState, Version
+from spark_log.delta.state import PLAIN_TABLE, LogListing, TableProtocol, TableState, Version
 from spark_log.errors import NotFoundError
-from spark_log.storage import Store, is_listing_valid, listing_validity_ms
+from spark_log.storage import DELTA_LOG, Store, is_listing_valid, listing_validity_ms
 from spark_log.util import IN_PROCESS, Clock, parse_json
 
 _MAX_CONCURRENT_REQUESTS = 16
@@ -35,6 +34,7 @@ class DeltaLogReader:
     """Reads one table's log. Not thread-safe.
 
     Attributes:
+        protocol: the protocol that the table has to have.
         directory: the table's directory, relative to the store's root.
         log_directory: the directory of the table's log, relative to the store's root.
         state: the state at the last `refresh`; its version is -1 without a table.
@@ -45,16 +45,20 @@ class DeltaLogReader:
     deletion_delay_ms: ClassVar[float] = 3_600_000.0
     """Minimum age at which an obsolete version, or a data file without a version, is deleted."""
 
-    def __init__(self, store: Store, directory: str, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, directory: str, clock: Clock, protocol: TableProtocol = PLAIN_TABLE
+    ) -> None:
         """Return the log of a table; nothing is read yet.
 
         Args:
             store: the store of the table.
             directory: the table's directory, relative to the store's root.
             clock: dates versions for users, and measures the validity of listings.
+            protocol: the protocol that the table has to have.
         """
+        self.protocol = protocol
         self.directory = directory
-        self.log_directory = f"{directory}/_delta_log"
+        self.log_directory = f"{directory}/{DELTA_LOG}"
         self.state = TableState()
         self.modified_us = 0
         self._store = store
@@ -137,6 +141,28 @@ class DeltaLogReader:
         finally:
             self.state = before
 
+    def versions(self, first: int, last: int) -> list[Version]:
+        """Return versions, which were made before the last `refresh`.
+
+        Args:
+            first: the number of the first one.
+            last: the number of the last one.
+
+        Raises:
+            StorageError: one of them was deleted, cannot be read, or is damaged.
+        """
+        before = self.state
+        try:
+            self.state = TableState(first - 1)
+            found = self._read_up_to(last) if first <= last else []
+        finally:
+            self.state = before
+        if len(found) <= last - first:
+            raise damaged_table_error(
+                self.directory, f"version {first + len(found)} is missing, below version {last}"
+            )
+        return found
+
     def last_checkpoint(self) -> int:
         """Return the version in ``_last_checkpoint``; -1 without one."""
         try:
@@ -162,7 +188,7 @@ class DeltaLogReader:
     def _read_new_versions(self) -> list[Version] | None:
         """Read the versions after `state`; None if names after it were deleted."""
         known = self.state.version
-        if self._store.is_mapped:
+        if self._store.is_local:
             versions = self._read_up_to(None)
             return versions if self._nothing_deleted_since(known) else None
         listed = self.list_log(known)
@@ -178,7 +204,7 @@ class DeltaLogReader:
         for body in self._bodies(last):
             if body is None:
                 break
-            version = parse_version(self.directory, self.state.version + 1, body)
+            version = parse_version(self.directory, self.state.version + 1, body, self.protocol)
             self.state.apply(version)
             versions.append(version)
         return versions
@@ -189,11 +215,11 @@ class DeltaLogReader:
         On a remote store several files are read at the same time, if ``last`` is given.
         """
         first = self.state.version + 1
-        if last is None or last <= first or self._store.is_mapped:
+        if last is None or last <= first or self._store.is_local:
             numbers: Iterable[int] = count(first) if last is None else range(first, last + 1)
             yield from map(self._body, numbers)
             return
-        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
+        with self._store.executor_class(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
             for begin in range(first, last + 1, _MAX_CONCURRENT_REQUESTS):
                 end = min(begin + _MAX_CONCURRENT_REQUESTS, last + 1)
                 yield from pool.map(self._body, range(begin, end))
@@ -239,9 +265,9 @@ class DeltaLogReader:
                 first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
                 continue
             self.state = checkpoint or TableState()
-            # A listing may omit versions that appear during it. On a mapped store, reading them one
+            # A listing may omit versions that appear during it. On a local store, reading them one
             # by one finds them.
-            self._read_up_to(None if self._store.is_mapped else listed.newest)
+            self._read_up_to(None if self._store.is_local else listed.newest)
             end = self.state.version
             if end >= listed.newest:
                 if end >= 0 and self.state.metadata is None:
@@ -267,7 +293,8 @@ class DeltaLogReader:
         """Return the state in a checkpoint; None if it cannot be read, since it is derived data."""
         path = f"{self.log_directory}/{version:020}.checkpoint.parquet"
         try:
-            return parse_checkpoint(self.directory, version, self._store.open_buffer(path))
+            buffer = self._store.open_buffer(path)
+            return parse_checkpoint(self.directory, version, buffer, self.protocol)
         except NotFoundError:
             return None
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:

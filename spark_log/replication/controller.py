@@ -50,8 +50,8 @@ from spark_log.replication.cluster_recovery import (
     out_of_sync_replicas,
 )
 from spark_log.replication.controller_decision import ControllerDecision
-from spark_log.types import TopicPartition, random_id
-from spark_log.util import Throttle
+from spark_log.types import TopicPartition
+from spark_log.util import Throttle, random_id
 
 _PROBE_TIMEOUT_MS: Final = 5_000
 """Time limit of a probe. A root that does not answer within it counts as failing."""

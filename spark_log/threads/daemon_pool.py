@@ -7,13 +7,13 @@ when the process exits, so one hung request would keep the doctor from ending.
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from spark_log.errors import StorageTimeoutError
+from spark_log.threads.timed_call import in_new_thread
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -118,7 +118,6 @@ def _start(
     number: int,
     done: queue.SimpleQueue[tuple[int, Outcome[_Result]]],
 ) -> None:
-    def work() -> None:
-        done.put((number, Outcome.of(lambda: call(item))))
-
-    threading.Thread(target=work, name="spark-log-doctor", daemon=True).start()
+    in_new_thread(
+        lambda: done.put((number, Outcome.of(lambda: call(item)))), name="spark-log-doctor"
+    )

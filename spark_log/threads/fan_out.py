@@ -9,9 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from spark_log.threads.daemon_pool import Outcome
+from spark_log.threads.timed_call import in_new_thread
 
 PATIENCE_S: Final = 1.0
 """Maximum time to wait for the other answers once a majority of the roots has answered."""
@@ -117,7 +119,5 @@ class FanOut:
                     self._late.discard(call.root)
             arrived.put((number, reply))
 
-        threading.Thread(
-            target=copy_context().run, args=(run,), name="spark-log-quorum", daemon=True
-        ).start()
+        in_new_thread(partial(copy_context().run, run), "spark-log-quorum")
         return True

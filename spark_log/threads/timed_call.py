@@ -153,17 +153,18 @@ def in_new_thread(
     """
     future: Future[_Answer] = Future()
     future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            result = function()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=name, daemon=is_daemon).start()
+    threading.Thread(target=settle, args=(future, function), name=name, daemon=is_daemon).start()
     return future
+
+
+def settle(future: Future[_Answer], function: Callable[[], _Answer]) -> None:
+    """Call a function, and put its result or its error into a future."""
+    try:
+        result = function()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class LimitedCall(Generic[_Answer]):

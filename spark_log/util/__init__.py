@@ -4,6 +4,7 @@
 - `suppressed`: counts and logs the errors that the program continues after.
 - `terminal_text`, `shown_list`: text and lists for a terminal, a log line or an error message.
 - `untrusted_json`: JSON that another program may have forged.
+- `random_ids`: ids of topics, members and compactions.
 - `exports`, `lazy_property`, `foreign_methods`: names of modules and objects that are looked up.
 - `log_level`: log lines that an operator turns on by an environment variable.
 - `stop_signals`: SIGTERM and SIGINT as an event.

@@ -284,7 +284,7 @@ class NeverRejoins(GroupProcess):
     """Never notices that it is no longer a member."""
 
     def step(self):
-        member = self._consumer._runtime.membership  # noqa: SLF001 - leaves a rule out
+        member = self._consumer._runtime.group.membership  # noqa: SLF001 - leaves a rule out
         assert isinstance(member, GroupMembership)
         try:
             if member._member is not None:  # noqa: SLF001

@@ -16,7 +16,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
@@ -137,7 +137,7 @@ def _append(writer, log, notes, number, count, stop=None):
 # --- rules that a writer may do without, to see that a test notices ------------------------------
 
 
-class AlwaysRecent(TailState):
+class AlwaysRecent(AppenderState):
     @property
     def is_recent(self):
         return True
@@ -150,11 +150,11 @@ class TrustsLateSuccess(Appender):
     """Treats each successful put as final, even if its view of the log end is old."""
 
     def append_segment(self, *args, **kwargs):
-        self._tail.__class__ = TailState
+        self._state.__class__ = AppenderState
         return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
-        self._tail.__class__ = AlwaysRecent
+        self._state.__class__ = AlwaysRecent
         return super()._try_put(*args, **kwargs)
 
 

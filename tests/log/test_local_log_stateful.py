@@ -100,10 +100,10 @@ class LocalLogMachine(RuleBasedStateMachine):
         batches, expected = self.batches(append), len(self.rows) + off_by
         records = [record_batch(batch) for batch in batches]
         if off_by == 0:
-            self.accept(batches, self.logs[handle].append(records, expected_leo=expected))
+            self.accept(batches, self.logs[handle].append(records, expected_end_offset=expected))
             return
         with pytest.raises(LogEndOffsetMismatchError) as caught:
-            self.logs[handle].append(records, expected_leo=expected)
+            self.logs[handle].append(records, expected_end_offset=expected)
         # An end that the log has passed is told without a listing: another handle may be further.
         known = caught.value.actual
         assert known == len(self.rows) or expected < known < len(self.rows)
@@ -119,7 +119,7 @@ class LocalLogMachine(RuleBasedStateMachine):
     def look_anew(self, handle):
         """Let a log list its end: an answer lost under a merged name would stay unknown."""
         with pytest.raises(LogEndOffsetMismatchError):
-            self.logs[handle].append(record_batch([row()]), expected_leo=1 << 40)
+            self.logs[handle].append(record_batch([row()]), expected_end_offset=1 << 40)
 
     @rule(ms=st.sampled_from([1, 29_000, 31_000, 10_000_000]))
     def wait(self, ms):

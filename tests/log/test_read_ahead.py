@@ -9,7 +9,7 @@ from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment import file as segment_file
 from tests.log.support import DIRECTORY, HookedStore, merge, open_log, values, values_of
 from tests.record.samples import numbered
-from tests.simulation.log.small_numbers import SameThread
+from tests.simulation.same_thread import SameThread
 
 COUNT = 59
 
@@ -143,7 +143,7 @@ class TestWindow:
     @pytest.fixture(autouse=True)
     def _at_once(self, monkeypatch):
         """What is opened ahead is open when the call returns."""
-        monkeypatch.setattr(segment_opener, "ThreadPoolExecutor", SameThread)
+        monkeypatch.setattr(HookedStore, "executor_class", SameThread)
 
     def ahead(self, store, log):
         """Return the segments that are opened when the second one is."""

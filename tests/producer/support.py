@@ -70,7 +70,6 @@ class SteppedProducer(InspectedProducer):
             cluster,
             self.config,
             self.client_id,
-            self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
             reporters=self._reporters,

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from spark_log.admin import GroupListing
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import Parameters, View
@@ -16,6 +15,7 @@ from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import Lag, first_unread_us
 from spark_log.metadata import TopicImage
+from spark_log.types import GroupListing
 
 _MAX_LAGS: Final = 1000
 """Maximum number of partitions whose logs the list of groups reads."""

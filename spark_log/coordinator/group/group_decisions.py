@@ -16,8 +16,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from spark_log.config import ClusterConfig
-from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
+from spark_log.coordinator.assignors import Subscription, assignor
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
+from spark_log.coordinator.group.reconciliation import reconcile
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     CommitFailedError,
@@ -83,9 +84,7 @@ def join(
             member.rack,
         )
         if wants_same and _topics_in_use(group, members, topics) == group.topics:
-            members = _reconcile(
-                members, {each.member_id: each.target for each in members.values()}
-            )
+            members = reconcile(members, {each.member_id: each.target for each in members.values()})
             after = group.next_generation(members=members)
             return after.to_record("join", (member.member_id, before.member_id), "")
         return _reassign(group, "join", members, topics, [member, before])
@@ -121,7 +120,7 @@ def release(
         **group.members,
         member_id: replace(member, revoking=member.revoking.difference(partitions)),
     }
-    members = _reconcile(members, {each.member_id: each.target for each in members.values()})
+    members = reconcile(members, {each.member_id: each.target for each in members.values()})
     after = group.next_generation(
         members=members, topics=_topics_in_use(group, members, group.topics)
     )
@@ -172,7 +171,12 @@ def send_offsets(
         for each in known
     ):
         return None
-    _check_may_send(group, sent, instance_id)
+    if reason := group.refusal_of(sent, instance_id):
+        raise CommitFailedError(
+            f"offsets of group {group.group_id!r} cannot be sent to the transaction of "
+            f"{sent.transactional_id!r}: {reason}. Abort the transaction; the records are read "
+            f"again"
+        )
     if not sent.member_id:
         sent = replace(sent, generation=max(sent.generation, group.generation + 1))
     pending = []
@@ -247,26 +251,9 @@ def _reassign(
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
         target = assignor(protocol).assign(counts, subscriptions)
-        members = _reconcile(members, target)
+        members = reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)
     return after.to_record(change, tuple(member.member_id for member in about), "")
-
-
-def _reconcile(
-    members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
-) -> dict[str, Member]:
-    """Give members their target partitions that they own or that are free; revoke all others."""
-    held = {name: member.held for name, member in members.items()}
-    step = cooperative_step({name: list(each) for name, each in target.items()}, held)
-    return {
-        name: replace(
-            member,
-            owned=frozenset(step[name]),
-            revoking=held[name].difference(target[name]),
-            pending=frozenset(target[name]).difference(step[name]),
-        )
-        for name, member in members.items()
-    }
 
 
 def _topics_in_use(
@@ -302,28 +289,6 @@ def _vote(members: Iterable[Member]) -> str | None:
     common = common_assignors(members)
     votes = [next(name for name in each.assignors if name in common) for each in members if common]
     return max(common, key=votes.count, default=None)
-
-
-def _check_may_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> None:
-    member = group.members.get(sent.member_id)
-    if not sent.member_id:
-        if not group.members:
-            return
-        reason = "it has members, and this consumer is none of them: subscribe instead of assigning"
-    elif member is None:
-        reason = f"{sent.member_id!r} is not a member any more"
-        if instance_id is not None and instance_id in group.instances:
-            reason += f"; another process has taken its group.instance.id {instance_id!r}"
-    elif sent.generation != group.generation:
-        reason = f"generation {sent.generation} has passed: {group.generation} has started"
-    elif lost := sent.partitions - member.held:
-        reason = f"{sent.member_id!r} does not have {', '.join(map(str, sorted(lost)))}"
-    else:
-        return
-    raise CommitFailedError(
-        f"offsets of group {group.group_id!r} cannot be sent to the transaction of "
-        f"{sent.transactional_id!r}: {reason}. Abort the transaction; the records are read again"
-    )
 
 
 def _check_assignors(members: Iterable[Member], member: Member) -> None:

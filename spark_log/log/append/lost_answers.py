@@ -15,7 +15,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.segment import StagedSegment
 
@@ -32,10 +32,12 @@ class LostAnswers:
     the log's end is forgotten; the error becomes an `UnknownOutcomeError` if there is such a put.
     """
 
-    def __init__(self, directory: PartitionDirectory, config: TopicConfig, tail: TailState) -> None:
+    def __init__(
+        self, directory: PartitionDirectory, config: TopicConfig, state: AppenderState
+    ) -> None:
         self._directory = directory
         self._expiration_ms = config.producer_id_expiration_ms
-        self._tail = tail
+        self._state = state
         self._offsets: set[int] = set()
         self._count = 0
         self._began_ms = directory.clock.monotonic_ms()
@@ -51,7 +53,7 @@ class LostAnswers:
     ) -> None:
         if not isinstance(error, StorageError | CorruptRecordError):
             return
-        self._tail.reset()
+        self._state.reset()
         if self._offsets and not isinstance(error, UnknownOutcomeError):
             raise UnknownOutcomeError(
                 f"{self._directory.path}: the answer to an append was lost, and the log could not "
@@ -67,8 +69,8 @@ class LostAnswers:
         """Remove the puts at an offset that another segment has had all the time."""
         self._offsets.discard(base_offset)
 
-    def find(self, segment: StagedSegment, base_offset: int) -> int | None:
-        """Search the log for a segment after a put without an answer.
+    def resolve(self, segment: StagedSegment, base_offset: int) -> int | None:
+        """Decide, after a put without an answer, whether the segment is in the log.
 
         Args:
             segment: the segment that was put.
@@ -86,7 +88,7 @@ class LostAnswers:
         self.add(base_offset)
         self._count += 1
         self._check_may_retry()
-        found = self.search(segment)
+        found = self.search_log(segment)
         _log.debug(
             "%s: the answer to a put at offset %d was lost (%d lost by this append); %s",
             self._directory.path,
@@ -94,16 +96,14 @@ class LostAnswers:
             self._count,
             "the segment is not in the log" if found is None else f"found at offset {found}",
         )
-        if (
-            found is None and segment.needs_producers
-        ):  # the search may have been too late to find it
-            self._check_may_retry()
+        if found is None and segment.needs_producers:
+            self._check_may_retry()  # the search may have been too late to find it
         # A segment that is not live below the log's end never will be.
-        end_offset = self._tail.log_end_offset
+        end_offset = self._state.log_end_offset
         self._offsets = {offset for offset in self._offsets if offset >= end_offset}
         return found
 
-    def search(self, segment: StagedSegment) -> int | None:
+    def search_log(self, segment: StagedSegment) -> int | None:
         """List the log, and search it for a segment at the offsets of its puts.
 
         Args:
@@ -119,12 +119,12 @@ class LostAnswers:
             StorageError: the storage does not answer.
         """
         if segment.markers or segment.is_barrier:
-            self._tail.observe(segment)
+            self._state.observe(segment)
             return None  # the next check finds them
         if segment.producer is not None:
-            self._tail.observe(segment)
-            offset = self._tail.duplicate_offset(segment)
-            if offset is not None or not self._tail.is_fenced(segment):
+            self._state.observe(segment)
+            offset = self._state.duplicate_offset(segment)
+            if offset is not None or not self._state.is_fenced(segment):
                 return offset
             # The producer state holds nothing of older epochs: only the log itself shows it.
         while True:
@@ -137,11 +137,10 @@ class LostAnswers:
             except NotFoundError as error:  # rewritten and deleted since
                 self._directory.on_missed(error, view.observed_ms)
                 continue
-            if (
-                None not in here.values()
-            ):  # else the listing lacks a segment that appeared during it
-                self._tail.on_listed(view)
-                return next((offset for offset in here if here[offset]), None)
+            if None in here.values():
+                continue  # the listing lacks a segment that appeared during it
+            self._state.on_listed(view)
+            return next((offset for offset in here if here[offset]), None)
 
     def _check_may_retry(self) -> None:
         """Check that the append may be searched for in the log, and put again if it is missing.
@@ -155,7 +154,8 @@ class LostAnswers:
         if age_ms >= self._expiration_ms / 2 or self._count > _MAX_LOST_ANSWERS:
             raise UnknownOutcomeError(
                 f"{self._directory.path}: the answers to {self._count} puts of one append were "
-                f"lost within {age_ms / 1000:.0f} s",
+                f"lost within {age_ms / 1000:.0f} s. Read the log's end to see whether its records "
+                f"are in it",
                 path=self._directory.path,
             )
 

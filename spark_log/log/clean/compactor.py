@@ -37,7 +37,9 @@ from spark_log.log.clean.compacted_segment import (
     OpenSegment,
     group_segments,
 )
+from spark_log.log.clean.delete_horizons import DeleteHorizons
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_table import NO_LIMITS, LogTable
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import read_transactions
@@ -47,7 +49,7 @@ from spark_log.log.producers import NOT_LISTED_US, OpenTransaction, ProducerStat
 from spark_log.log.rewrite import live_batches
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
-from spark_log.types import random_id
+from spark_log.util import random_id
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +61,7 @@ MIN_DEDUPE_BUFFER_BYTES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactionResult:
     """The result of a compaction.
 
     Attributes:
@@ -89,7 +91,9 @@ class Compaction:
     tombstones_removed: int = 0
     is_complete: bool = True
 
-    def with_rewritten(self, rewrite: CompactedSegment, batch_filter: BatchFilter) -> Compaction:
+    def with_rewritten(
+        self, rewrite: CompactedSegment, batch_filter: BatchFilter
+    ) -> CompactionResult:
         """Return the result with one more new segment, and the tombstones removed so far."""
         return replace(
             self,
@@ -109,7 +113,8 @@ def compact(
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
     even_if_clean: bool = False,
-) -> Compaction:
+    table: LogTable | None = None,
+) -> CompactionResult:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
     Nothing is done within ``file.delete.delay.ms`` after the previous compaction.
@@ -127,15 +132,16 @@ def compact(
         limit_offset: the offset after which records are not compacted, and replace no other record.
         opened: segments that are open; None if none are.
         even_if_clean: whether to compact a log that has no dirty part.
+        table: the table of this log; None if the topic has none.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
-        NotFoundError: a segment was freed while it was read; compact again.
+        NotFoundError: a segment was deleted while it was read; compact again.
         OffsetOutOfRangeError: the log start offset has moved meanwhile; compact again.
         StorageError: the storage does not answer; finished segments stay; compact again.
     """
     found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
-    done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
+    done = CompactionResult(view.log_start_offset, found.first_dirty_offset, found.end_offset)
     is_clean = found.first_dirty_offset == found.end_offset and not even_if_clean
     if is_clean or is_recently_compacted(log, view, found, now_us):
         return done
@@ -152,7 +158,9 @@ def compact(
         end_offset <= found.first_dirty_offset and not even_if_clean
     ):
         return done
-    generation = take_generation(log.files, view)
+    limits = NO_LIMITS if table is None else table.compaction_limits(now_us)
+    own_end = done.end_offset if limits.names_end else None
+    generation = take_generation(log.files, view, own_end=own_end)
     if generation is None:
         return replace(done, is_complete=False)
     rows = sum(row_counts[: len(readers)])
@@ -173,6 +181,7 @@ def compact(
             limit_offset=limit_offset,
             now_us=now_us,
             opened=OpenedSegments(open_segments),
+            tombstones_from=limits.tombstones_from,
         )
         for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
@@ -203,7 +212,7 @@ def _open(
     """Open the segments of a view from the log's start to an offset.
 
     Raises:
-        NotFoundError: a segment was freed since the listing, or the listing is incomplete.
+        NotFoundError: a segment was deleted since the listing, or the listing is incomplete.
     """
     readers = []
     segments = takewhile(lambda each: each.start_offset < end_offset, view.live.segments)
@@ -251,6 +260,7 @@ def batch_filter_of(
     limit_offset: float,
     now_us: int,
     opened: OpenedSegments,
+    tombstones_from: float,
 ) -> BatchFilter:
     """Return the filter of the batches to rewrite, with what producer state needs of them.
 
@@ -263,18 +273,18 @@ def batch_filter_of(
         limit_offset: the offset after which records may yet be lost.
         now_us: the storage's time, or earlier, microseconds since the epoch.
         opened: segments of the view that are open.
+        tombstones_from: the offset from which on no tombstone is removed.
     """
     last_offsets, marked_epochs = last_batches_of_producers(log, view, limit_offset, opened)
+    # Read the clock again: the caller's time may be stale, and reading the keys may have taken
+    # long. A stale time would shorten the retention of tombstones.
+    compaction_time_us = max(now_us, storage_time_us(log.files.store, log.files.path))
+    new_us = compaction_time_us + log.config.delete_retention_ms * 1000
     return BatchFilter(
         offset_map,
-        first_dirty_offset=first_dirty_offset,
         last_offsets=last_offsets,
         marked_epochs=marked_epochs,
-        now_us=now_us,
-        # Read the clock again: the caller's time may be stale, and reading the keys may have
-        # taken long. A stale time would shorten the retention of tombstones.
-        compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
-        delete_retention_ms=log.config.delete_retention_ms,
+        horizons=DeleteHorizons(first_dirty_offset, now_us, new_us, tombstones_from),
     )
 
 

@@ -24,11 +24,12 @@ from dataclasses import replace
 from spark_log.log.clean.compacted_segment import CompactedSegment, OnProgress
 from spark_log.log.clean.compactor import (
     DEDUPE_BUFFER_BYTES,
-    Compaction,
+    CompactionResult,
     batch_filter_of,
     compact,
 )
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_table import NO_LIMITS, LogTable
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.directory import OpenedSegments, open_in_order
 from spark_log.log.local_log import LocalLog
@@ -43,7 +44,8 @@ def remove_expired_tombstones(
     on_progress: OnProgress = lambda done_bytes: None,
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
-) -> Compaction:
+    table: LogTable | None = None,
+) -> CompactionResult:
     """Remove the tombstones and markers of the clean segments whose delete horizons have passed.
 
     Nothing is done within ``file.delete.delay.ms`` after the previous compaction or pass. The
@@ -57,7 +59,7 @@ def remove_expired_tombstones(
     """
     found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
     first_dirty = found.first_dirty_offset
-    done = Compaction(view.log_start_offset, first_dirty, first_dirty)
+    done = CompactionResult(view.log_start_offset, first_dirty, first_dirty)
     if not found.expired or is_recently_compacted(log, view, found, now_us):
         return done
     clean = [each for each in view.live.segments if each.start_offset < first_dirty]
@@ -74,8 +76,11 @@ def remove_expired_tombstones(
             limit_offset=limit_offset,
             opened=opened,
             even_if_clean=True,
+            table=table,
         )
-    generation = take_generation(log.files, view, keeps_clean=True)
+    limits = NO_LIMITS if table is None else table.compaction_limits(now_us)
+    own_end = first_dirty if limits.names_end else None
+    generation = take_generation(log.files, view, keeps_clean=True, own_end=own_end)
     if generation is None:
         return replace(done, is_complete=False)
     (compaction_id,) = ids
@@ -87,6 +92,7 @@ def remove_expired_tombstones(
         limit_offset=limit_offset,
         now_us=now_us,
         opened=OpenedSegments(readers),
+        tombstones_from=limits.tombstones_from,
     )
     expired = {each.name for each in found.expired}
     for segment, reader in readers:

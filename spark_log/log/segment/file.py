@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -61,6 +61,24 @@ class PackedHeaders(NamedTuple):
     column_sums: tuple[int, ...]
 
 
+class RowStatistics(NamedTuple):
+    """What the footer of a Parquet file says of its rows.
+
+    Attributes:
+        num_rows: number of rows.
+        min_offset: the first offset; -1 without rows; likewise below.
+        max_offset: the last offset.
+        min_timestamp_us: the smallest timestamp, microseconds since the epoch.
+        max_timestamp_us: the largest timestamp.
+    """
+
+    num_rows: int = 0
+    min_offset: int = -1
+    max_offset: int = -1
+    min_timestamp_us: int = -1
+    max_timestamp_us: int = -1
+
+
 class SegmentFile(ABC):
     """A file of record batches.
 
@@ -71,6 +89,8 @@ class SegmentFile(ABC):
         size_bytes: the file's size.
         base_offset_deltas: the first offset of each record batch, relative to the segment's; None
             if only the batch headers tell.
+        min_timestamps_us: the smallest timestamp of each record batch, control records left out;
+            None if only the records tell.
         max_timestamps_us: the largest timestamp of each record batch, control records left out;
             None if only the batch headers tell.
     """
@@ -80,6 +100,7 @@ class SegmentFile(ABC):
     schema: pa.Schema
     size_bytes: int
     base_offset_deltas: np.ndarray | None = None
+    min_timestamps_us: np.ndarray | None = None
     max_timestamps_us: np.ndarray | None = None
 
     @property
@@ -137,6 +158,10 @@ class SegmentFile(ABC):
             behind: the ordinal after the last one; None for all.
         """
         return iter(range(first, len(self.blocks) if behind is None else behind))
+
+    def row_statistics(self) -> RowStatistics:
+        """Return the statistics of all rows; only a Parquet file has them."""
+        raise NotImplementedError
 
     def messages_in_order(self, first: int) -> Iterator[int]:
         """Yield ordinals from ``first`` on, to read each message and few of the batches."""
@@ -333,7 +358,7 @@ class _RangedFile(_ArrowFile):
         While one range is decoded, the next one is read in the background. This begins after the
         first range, since many readers need a few batches alone.
         """
-        background = ThreadPoolExecutor(1, "spark-log-read-ahead")
+        background = self._store.executor_class(1, "spark-log-read-ahead")
         ahead: Future[Range] | None = None
         spans = self._spans(first, len(self.blocks) if behind is None else behind)
         try:

@@ -17,13 +17,14 @@ from spark_log.log import LocalLog, SegmentReader
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
+from spark_log.log.clean.generations import named_end
 from spark_log.log.directory import DirectoryListing
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite import DeletableFiles
 from spark_log.table import both, free_names, listing, next_version
-from spark_log.table.topic_table import CleanupPolicy, PartitionTable, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.readers import only_faults
@@ -33,10 +34,9 @@ from tests.simulation.table.profile import CHANGING
 from tests.simulation.table.world import (
     SimulatedTable,
     TableWorld,
-    is_parquet,
     list_partition,
-    named_end,
-    parquet_names,
+    stored_name,
+    table_name,
 )
 from tests.simulation.violation import ViolationError
 
@@ -55,7 +55,7 @@ class _Actor:
 # --- commits -------------------------------------------------------------------------------------
 
 
-class Committer(_Actor):
+class VersionCommitter(_Actor):
     """Appends versions, and stands still at times."""
 
     def run(self) -> None:
@@ -88,7 +88,7 @@ class Committer(_Actor):
 def read_and_list(
     world: TableWorld, table: SimulatedTable
 ) -> tuple[PartitionTable, listing.LogFiles] | None:
-    """Return the newest version, and what a listing offers that began after it was read."""
+    """Return the newest version, and the files that a listing offers, made after it was read."""
     before = table.read()
     world.stand_still()
     log = list_log(world)
@@ -96,12 +96,12 @@ def read_and_list(
 
 
 def list_log(world: TableWorld) -> listing.LogFiles | None:
-    """Return what a listing of the log offers to the table; None if it took too long."""
+    """Return the files that a listing of the log offers; None if the listing took too long."""
     files = list_partition(world)
     if files is None:
         return None
-    end = named_end(world, live_log(files).compaction_generation)
-    return listing.log_files(files, parquet_names(files), end)
+    end = named_end(world.store, DIRECTORY, live_log(files).compaction_generation)
+    return listing.log_files(files, end)
 
 
 def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> None:
@@ -117,7 +117,7 @@ def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> N
             return
 
 
-class DeletesRecords(_Actor):
+class RecordDeleter(_Actor):
     """Deletes the records before random offsets, from the log and the table."""
 
     def run(self) -> None:
@@ -137,7 +137,7 @@ class DeletesRecords(_Actor):
                 world.table.check_deleted(offset)
 
 
-class Operator(_Actor):
+class TableOperator(_Actor):
     """Changes the settings of the topic."""
 
     def run(self) -> None:
@@ -174,25 +174,22 @@ class TableCompactor(_Actor):
             with suppress(StorageError, OffsetOutOfRangeError, LogEndOffsetMismatchError):
                 self.compact(log)
                 if random.random() < world.conditions.commits_after:
-                    Committer(world).commit(table)
+                    VersionCommitter(world).commit(table)
 
     def compact(self, log: LocalLog) -> None:
         """Compact once."""
         world, random = self._world, self._world.scheduler.random
         end = world.truth.end
         limit = random.randint(0, end) if random.random() < _SHORT_CHANCE else math.inf
-        world.compactions_table().limit_offset = limit
         rewrite = random.choice((compact, compact, remove_expired_tombstones))
-        try:
-            done = rewrite(
-                log,
-                now_us=world.storage_time_us(),
-                memory_bytes=2**20,
-                on_progress=self._step,
-                limit_offset=limit,
-            )
-        finally:
-            world.compactions_table().limit_offset = math.inf
+        done = rewrite(
+            log,
+            now_us=world.storage_time_us(),
+            memory_bytes=2**20,
+            on_progress=self._step,
+            limit_offset=limit,
+            table=world.compactions_table(),
+        )
         world.scheduler.note(
             f"{rewrite.__name__} {done.start_offset} to {done.end_offset}: "
             f"{done.records_read} to {done.records_written}, "
@@ -205,7 +202,7 @@ class TableCompactor(_Actor):
 
 
 class TableCleaner(_Actor):
-    """Does what the clean job does, and keeps the names that the table needs."""
+    """Does the work of the clean job, and keeps the names that the table needs."""
 
     def run(self) -> None:
         """Clean until the simulation ends."""
@@ -225,6 +222,7 @@ class TableCleaner(_Actor):
                     log,
                     fan_in=world.profile.fan_in,
                     max_clock_skew_ms=world.clock.max_skew_ms,
+                    table=world.compactions_table(),
                 )
                 cleaner.world = world
                 with suppress(ClockSkewError):
@@ -243,6 +241,11 @@ class CleanerOfTable(PartitionCleaner):
 
     world: TableWorld
 
+    @property
+    def now_us(self) -> int:
+        """The storage's time, by which replaced files are old (protocol B10, C1)."""
+        return self._now_us
+
     def _rewrite(self, listed: DirectoryListing) -> DirectoryListing:
         return super()._rewrite(listed) if self._config.cleanup_policy else listed
 
@@ -254,34 +257,37 @@ class CleanerOfTable(PartitionCleaner):
         return listed
 
     def _deletable(self, listed: DirectoryListing | None = None) -> DeletableFiles:
-        found = super()._deletable(listed)
-        names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
-        if not any(map(is_parquet, names)):
-            return found
-        self.world.stand_still()
-        needed = names_needed(self, names)
-        kept = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
-        self.world.stand_still()
-        return replace(found, segments=tuple(kept))
+        return without_needed(self.world, super()._deletable(listed), self.now_us)
 
 
-def names_needed(cleaner: CleanerOfTable, names: list[SegmentName]) -> set[SegmentName]:
+def without_needed(world: TableWorld, found: DeletableFiles, now_us: int) -> DeletableFiles:
+    """Return the files that the log may free, without the segments that the table needs."""
+    names = [_table_name(file.name) for file in found.segments]
+    if not any(name.is_parquet for name in names):
+        return found
+    world.stand_still()
+    needed = names_needed(world, names, now_us)
+    freed = [file for file in found.segments if _table_name(file.name) not in needed]
+    world.stand_still()
+    return replace(found, segments=tuple(freed))
+
+
+def _table_name(file_name: str) -> SegmentName:
+    name = SegmentName.parse(file_name)
+    assert name is not None
+    return table_name(name)
+
+
+def names_needed(world: TableWorld, names: list[SegmentName], now_us: int) -> set[SegmentName]:
     """Return the names that the table needs, of names that the log may free (protocol B9, B10)."""
-    table = SimulatedTable(cleaner.world)
+    table = SimulatedTable(world)
     table.read()
-    retention_ms = cleaner.world.conditions.file_retention_ms
-    history = table.history(retention_ms, cleaner_time_us(cleaner))
-    parquet = [name for name in names if is_parquet(name)]
-    if history is not None:
-        cleaner.world.histories[cleaner.world.actor_name()] = history
+    history = table.history(world.conditions.file_retention_ms, now_us)
+    parquet = [name for name in names if name.is_parquet]
     if history is None:
         return set(parquet)
+    world.histories[world.actor_name()] = history
     return {name for name in parquet if free_names.is_needed(name, history)}
-
-
-def cleaner_time_us(cleaner: CleanerOfTable) -> int:
-    """Return the storage's time, by which replaced files are old (protocol B10, C1)."""
-    return cleaner._now_us
 
 
 # --- readers -------------------------------------------------------------------------------------
@@ -311,7 +317,7 @@ class VersionReader(_Actor):
             try:
                 rows = read_file(world, name)
             except NotFoundError as error:
-                if truth._may_be_read(number):
+                if truth.may_be_read(number):
                     raise ViolationError(f"version {number} misses a file: {error}") from error
                 return
             if [at for at, _ in rows] != truth.rows_of(name):
@@ -321,6 +327,7 @@ class VersionReader(_Actor):
 
 def read_file(world: TableWorld, name: SegmentName) -> list[tuple[int, Record]]:
     """Return the offsets and records of a file of the table."""
+    name = stored_name(name)
     reader = SegmentReader(world.store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
     return list(keyed_records(reader.read(reader.base_offset)))
 

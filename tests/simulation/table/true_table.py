@@ -6,11 +6,13 @@ which rows a version has. A file that is deleted while a version needs it is fou
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spark_log.delta.parse import parse_version
 from spark_log.delta.state import TableState
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
 from spark_log.storage import Store
-from spark_log.table.topic_table import PartitionTable, end_offset, parse_partition
+from spark_log.table.partition_table import PartitionTable, end_offset, parse_partition
 from spark_log.util.clock import Clock
 from tests.simulation.compaction.compacted_log import CompactedTruth, is_tombstone, key_of
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
@@ -27,7 +29,7 @@ class TrueTable(CompactedTruth):
 
     Attributes:
         file_retention_us: ``table.deleted.file.retention.ms``.
-        versions: what each version says of the partition, in order.
+        versions: the partition in each version, in order.
         times_us: when each version appeared, by the storage's clock.
         was_compacted: whether a compaction ever began.
         deleted: the highest offset up to which the deletion of records was acknowledged.
@@ -78,11 +80,15 @@ class TrueTable(CompactedTruth):
         """Handle the deletion of a file, which no reader of the table may need."""
         super().on_file_deleted(path)
         name = SegmentName.parse(path.rpartition("/")[2])
+        if name is None:
+            return
+        name = replace(name, is_parquet=True)
         for number, table in enumerate(self.versions):
-            if name in table.files and self._may_be_read(number):
+            if name in table.files and self.may_be_read(number):
                 raise ViolationError(f"{path} was deleted, and version {number} has it")
 
-    def _may_be_read(self, number: int) -> bool:
+    def may_be_read(self, number: int) -> bool:
+        """Return whether a version is the newest, or was replaced within the files' retention."""
         replaced = number + 1
         return (
             replaced == len(self.versions)
@@ -95,7 +101,7 @@ class TrueTable(CompactedTruth):
         where = f"version {number}"
         position = table.start
         for index, name in enumerate(table.files):
-            path = f"{DIRECTORY}/{name.file_name}"
+            path = f"{DIRECTORY}/{name.stem}.log"
             if path not in self._ends:
                 raise ViolationError(f"{where} has {name.file_name}, which does not exist")
             begins = name.base_offset <= position if index == 0 else name.base_offset == position
@@ -144,7 +150,7 @@ class TrueTable(CompactedTruth):
 
     def rows_of(self, name: SegmentName) -> list[int]:
         """Return the offsets of the rows of a segment."""
-        return self._rows[name]
+        return self._rows[replace(name, is_parquet=False)]
 
     def _check_rewritten(self, path: str, name: SegmentName) -> None:
         super()._check_rewritten(path, name)
