@@ -139,12 +139,12 @@ def clean_replicas(
             rewriting=rewriting,
             listing=seen,
             table_at_once=table_at_once,
-            table=tables.of_log(image, topic, partition, broker_id, seen),
+            table=of_topics.of_log(image, topic, partition, broker_id, seen),
         )
         return cleaner.plan() if dry_run else cleaner.clean()
 
     listing: DirectoryListing | None = None
-    tables, image = tables or TopicTables(cluster), cluster.metadata.known_image()
+    of_topics, image = tables or TopicTables(cluster), cluster.metadata.known_image()
     tp = TopicPartition(topic.name, partition)
     known = topic.partitions[partition]
     log = cluster.partition_log(topic, partition)
@@ -276,10 +276,11 @@ class ClusterCleaner:
         else:
             yield from self._clean_at_once()
         if not self._dry_run:
-            yield from self._commit_tables()
+            yield from self.commit_tables()
             self._cluster.keep_reserve()
 
-    def _commit_tables(self) -> Iterator[CleanedPartition]:
+    def commit_tables(self) -> Iterator[CleanedPartition]:
+        """Append versions to the tables of the cleaned topics; yield the errors."""
         for topic in self._tables.used():
             cleaned = [tp.partition for tp, each in self._topics.items() if each.name == topic.name]
             try:

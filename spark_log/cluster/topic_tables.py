@@ -55,7 +55,7 @@ class TopicTables:
 
         files = None if listing is None or listing.files is None else listing.files[0]
         names = None if files is None else [file.name for file in files]
-        committer = self._committer(image, topic)
+        committer = self.committer(image, topic)
         found = TableOfLog(committer, partition, broker_id, file_names=names)
         if not found.is_empty:
             self._used[topic.topic_id] = topic
@@ -92,7 +92,7 @@ class TopicTables:
         topic = image.find_by_id(topic_id)
         if topic is None or not image.may_have_tables:
             return None
-        committer = self._committer(image, topic)
+        committer = self.committer(image, topic)
         version = committer.commit(partitions)
         if committer.has_written_checkpoint and storage_clock is not None:
             store = self._cluster.store
@@ -114,9 +114,15 @@ class TopicTables:
             StorageError: the table's start was not moved; call this again.
         """
         if image.may_have_tables:
-            self._committer(image, topic).move_start(partition, offset)
+            self.committer(image, topic).move_start(partition, offset)
 
-    def _committer(self, image: MetadataImage, topic: TopicImage) -> TableCommitter:
+    def committer(self, image: MetadataImage, topic: TopicImage) -> TableCommitter:
+        """Return the committer of a topic's table; no request is sent.
+
+        Args:
+            image: the metadata that has the topic.
+            topic: the topic.
+        """
         from spark_log.table import TableCommitter, TopicTable
 
         with self._lock:

@@ -157,7 +157,8 @@ class DataFiles:
         """
         path = f"{prefix}-{uuid.uuid4().hex}.parquet"
         num_rows = 0
-        smallest = largest = None
+        smallest: str | None = None
+        largest: str | None = None
         with self._store.stage(self._directory) as staged:
             how = _SMALL_FORMAT if is_small else _FORMAT
             with pq.ParquetWriter(
@@ -174,7 +175,8 @@ class DataFiles:
             staged.seal()
             size_bytes = staged.size_bytes
             self._store.put_if_absent(f"{self._directory}/{path}", staged)
-        if smallest is None or max(len(smallest), len(largest)) > _MAX_STATISTIC_CHARACTERS:
+        longest = max(len(smallest or ""), len(largest or ""))
+        if smallest is None or longest > _MAX_STATISTIC_CHARACTERS:
             return DataFile(path, size_bytes, num_rows)
         return DataFile(
             path, size_bytes, num_rows, {"group": smallest}, {"group": largest}, {"group": 0}

@@ -118,11 +118,11 @@ class TableCommitter:
             if version.is_outdated:
                 _log.debug("%s: this process knows an older state of the topic", table.directory)
                 return version
-            after = self._next(version, setting, partitions)
+            after = self.decide(version, setting, partitions)
             if after == dict(version.partitions) and not version.former_paths:
                 return version
             try:
-                self._append(version, after, "WRITE")
+                self.append(version, after, "WRITE")
             except LogEndOffsetMismatchError:
                 _log.debug("%s: another process was faster", table.directory)
         return table.refresh()
@@ -147,7 +147,7 @@ class TableCommitter:
             if after == before:
                 return
             try:
-                self._append(version, {partition: after}, "DELETE")
+                self.append(version, {partition: after}, "DELETE")
             except LogEndOffsetMismatchError:
                 continue
             return
@@ -198,12 +198,17 @@ class TableCommitter:
         is_same = version.setting.policy == self._setting.policy
         return version.setting if is_same and version.number >= 0 else self._setting
 
-    def _next(
+    def decide(
         self, version: TableVersion, setting: TableSetting, partitions: Collection[int] | None
     ) -> dict[int, PartitionTable]:
         """Return what the next version may say of the partitions.
 
         The logs are listed here: after the version was read (protocol B4).
+
+        Args:
+            version: the newest version.
+            setting: the topic's setting, as this process knows it.
+            partitions: the partitions whose logs are listed; None for all.
         """
         if partitions is None or setting != version.setting:
             partitions = version.partitions
@@ -240,17 +245,23 @@ class TableCommitter:
 
     # --- appending -------------------------------------------------------------------------------
 
-    def _append(
+    def append(
         self, version: TableVersion, after: Mapping[int, PartitionTable], operation: str
     ) -> None:
         """Append the version after the one that was read.
 
+        Args:
+            version: the version that was read.
+            after: the partitions that change, as the next version has them.
+            operation: the version's operation in Delta's history.
+
         Raises:
             LogEndOffsetMismatchError: another process was faster; nothing was changed.
+            StorageError: nothing was changed, or it is not known.
         """
         table = self.table
         time_ms = table.clock.time_us() // 1000  # wall clock: Delta's history, for users
-        actions = list(self._definition(version, after, time_ms))
+        actions: list[Mapping[str, object]] = [*self._definition(version, after, time_ms)]
         for number, partition in sorted(after.items()):
             before = version.partitions[number]
             if partition == before:

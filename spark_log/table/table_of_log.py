@@ -80,7 +80,8 @@ class TableOfLog:
             return CompactionLimits()
         history = self._history(self._config.delete_retention_ms, now_us)
         limit = 0 if history is None else tombstone_limit(history)
-        return CompactionLimits(self._table.known.is_on, limit)
+        is_on = self._table.known.is_on or self._config.table_format != "none"
+        return CompactionLimits(is_on, limit)
 
     def _history(self, past_ms: float, now_us: int) -> list[PartitionTable] | None:
         version = self._table.refresh()

@@ -204,7 +204,8 @@ class CompactionsTable:
     def compaction_limits(self, now_us: int) -> CompactionLimits:
         """Look which tombstones have to stay, and whether the compaction has to name its end."""
         limit = self.read_limit()
-        names_end = self.newest.setting.policy != CleanupPolicy.NONE
+        known = self._world.known_setting()
+        names_end = {self.newest.setting.policy, known.policy} != {CleanupPolicy.NONE}
         self._world.scheduler.note(
             f"compacts; tombstones stay from {limit}, names end: {names_end}"
         )
