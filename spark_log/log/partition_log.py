@@ -50,9 +50,10 @@ class PartitionLog:
 
     Reads use the last replica of the chain, which may be a joining one. Every replica before it in
     the chain has the records that it has: these are all in-sync replicas, and the other joining
-    ones. The high watermark is its log end offset. A reader uses a replica only if it has the barrier of the present leader epoch. While
-    fewer than ``min.insync.replicas`` are in sync, and a replica that left in this time may be
-    elected, the high watermark is the offset of the first barrier of this time (KIP-966).
+    ones. The high watermark is its log end offset. A reader uses a replica only if it has the
+    barrier of the present leader epoch. While fewer than ``min.insync.replicas`` are in sync, and a
+    replica that left in this time may be elected, the high watermark is the offset of the first
+    barrier of this time (KIP-966).
 
     Not only appends, reads too may change the metadata: a replica that fails is taken out of the
     in-sync replicas, and the read continues with the next one. `tail_ends_at` alone does not.
@@ -268,6 +269,7 @@ class PartitionLog:
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
+            UnknownOutcomeError: the chain has changed too often.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
         return self._chain.replicate()

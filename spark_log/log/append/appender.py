@@ -320,7 +320,7 @@ class Appender:
         )
 
     def _try_put(self, segment: StagedSegment, end: LogEnd, puts: UnsettledPuts) -> PutOutcome:
-        """Put the segment at the log's end, and move the known end past the segment that is there.
+        """Put the segment at the log's end, and move the known end past the segment at it.
 
         Args:
             segment: the segment to append.
