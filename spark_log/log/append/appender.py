@@ -19,7 +19,7 @@ from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.lost_answers import LostAnswers
 from spark_log.log.append.merge_task import MergeExecutor
 from spark_log.log.append.tail_state import ControlRecordInLogError, TailState
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -286,11 +286,11 @@ class Appender:
             duplicate = tail.check(segment, expected_leo, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
-            if tail.is_last_gone():
+            end = tail.known_end()
+            if is_last_gone(self._directory, end):
                 # The directory was removed, or the log's last segment: then `observe` raises.
                 tail.observe(segment)
                 continue
-            end = tail.known_end()
             match self._try_put(segment, end, lost):
                 case PutOutcome.OURS:
                     return self._acknowledge(segment, end)
@@ -349,7 +349,7 @@ class Appender:
             )
             return PutOutcome.LOST_RACE
         lost.add(base_offset)  # until it is known that the log is still there
-        if tail.is_last_gone():
+        if is_last_gone(self._directory, end):
             return PutOutcome.UNKNOWN
         tail.on_own_append(segment, base_offset, tried_ms)
         return PutOutcome.OURS
