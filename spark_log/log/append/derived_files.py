@@ -123,14 +123,15 @@ class DerivedFiles:
                 directory.store.put(directory.file_path(file_name), data, sync=False)
 
     def _write_snapshot_if_due(self) -> None:
+        if self._segments_until_snapshot > -self._snapshot_delay:
+            return
         directory = self._directory
         with (
             directory.suppressed.suppress("snapshot", directory.path, SparkLogError),
             suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: skip this snapshot
         ):
-            if self._segments_until_snapshot <= -self._snapshot_delay:
-                self._segments_until_snapshot = self._config.snapshot_interval_segments
-                self._segments_until_snapshot = self._snapshots.write_if_due()
+            self._segments_until_snapshot = self._config.snapshot_interval_segments
+            self._segments_until_snapshot = self._snapshots.write_if_due()
 
     @property
     def _snapshot_delay(self) -> int:
