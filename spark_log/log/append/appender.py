@@ -19,7 +19,7 @@ from spark_log.log.append.appender_state import AppenderState, ControlRecordInLo
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.merge_task import MergeExecutor
 from spark_log.log.append.unsettled_puts import UnsettledPuts
-from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -298,11 +298,11 @@ class Appender:
             duplicate = state.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
-            if state.is_last_gone():
+            end = state.known_end()
+            if is_last_gone(self._directory, end):
                 # The directory was removed, or the log's last segment: then `observe` raises.
                 state.observe(segment)
                 continue
-            end = state.known_end()
             match self._try_put(segment, end, puts):
                 case PutOutcome.OURS:
                     return self._acknowledge(segment, end)
@@ -366,7 +366,7 @@ class Appender:
             )
             return PutOutcome.LOST_RACE
         puts.add(base_offset)  # until the next check: the directory may have been removed
-        if state.is_last_gone():
+        if is_last_gone(self._directory, end):
             return PutOutcome.UNKNOWN
         state.on_own_append(segment, base_offset, tried_ms)
         return PutOutcome.OURS
