@@ -382,6 +382,25 @@ class TestCompaction:
         assert kinds(logs[1]) == [True, False], "the last segment is not compacted yet"
         assert kinds(logs[0]) == [False, False]
 
+    def test_a_log_that_was_compacted_before_is_written_as_parquet_once(self, clock):
+        store = MemoryStore("memory://compact-before", clock)
+        off = open_log(store, clock=clock, **{**COMPACT, "table_format": "none"})
+        for keys in ((1, 2), (1, 3), (4,)):
+            self.append(off, clock, 0, *keys)
+        clock.advance_ms(61_000)
+        PartitionCleaner(off).clean()
+        assert kinds(off) == [False, False]
+        before = values(off)
+        on = open_log(store, clock=clock, **{**COMPACT, "min_cleanable_dirty_ratio": 0.9})
+        clock.advance_ms(61_000)
+        assert PartitionCleaner(on).plan().compacted_bytes
+        PartitionCleaner(on).clean()
+        assert (kinds(on), values(on)) == ([True, False], before)
+        clock.advance_ms(61_000)
+        generations = [name.generation for name in names(on)]
+        PartitionCleaner(on).clean()
+        assert [name.generation for name in names(on)] == generations
+
     def test_tombstones_and_markers_are_removed_after_their_time(self, clock):
         stores = [MemoryStore(f"memory://tombs-{kind}", clock) for kind in ("none", "delta")]
         told = []
