@@ -80,6 +80,7 @@ def test_only_records_of_aborted_transactions_may_be_missing_in_a_parquet_file(t
     files = replica_of(cluster, 0).files
     (name,) = parquet_of(cluster, 0)
     segment = SegmentName.parse(name)
+    assert segment is not None
     reader = files.open(segment)
     writer = parquet_writer(files, segment)
     headers, records = reader.read_batch(0)
