@@ -2,7 +2,9 @@
 
 import random
 from dataclasses import replace
+from unittest import mock
 
+import pyarrow.compute as pc
 import pytest
 
 from spark_log.errors import CorruptRecordError
@@ -10,6 +12,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.producers import TransactionIndex
+from spark_log.log.segment.parquet.writer import WRITER_OPTIONS, ParquetSegmentWriter
 from spark_log.log.verify.finding import LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record import EndTransactionMarker, ProducerAppend
@@ -454,3 +457,25 @@ class TestDamage:
         assert any(name.file_name in each.path for each in found)
         put_bytes(store, content, name)
         assert len(values(open_log(store, clock=clock))) == 8
+
+    def test_verify_compares_what_only_other_programs_read(self, clock):
+        stored = ParquetSegmentWriter._stored  # noqa: SLF001 - a writer with a fault
+
+        def shifted(writer, rows):
+            batch = stored(writer, rows)
+            offsets = pc.add(batch.column("offset"), 5)
+            return batch.set_column(0, batch.schema.field(0), offsets)
+
+        wrong = {
+            "offset": mock.patch.object(ParquetSegmentWriter, "_stored", shifted),
+            "statistics": mock.patch.dict(WRITER_OPTIONS, write_statistics=["offset"]),
+        }
+        for what, patched in wrong.items():
+            store = MemoryStore(f"memory://others-{what}", clock)
+            log = open_log(store, clock=clock, merge_tail_segments=0, **DELTA)
+            log.append(numbered(0, 8))
+            with patched:
+                PartitionCleaner(log, table_at_once=True).clean()
+            assert len(values(log)) == 8
+            (finding,) = errors(log)
+            assert what in finding.message
