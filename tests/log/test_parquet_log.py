@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pyarrow.compute as pc
@@ -466,7 +467,7 @@ class TestDamage:
             offsets = pc.add(batch.column("offset"), 5)
             return batch.set_column(0, batch.schema.field(0), offsets)
 
-        wrong = {
+        wrong: dict[str, Any] = {
             "offset": mock.patch.object(ParquetSegmentWriter, "_stored", shifted),
             "statistics": mock.patch.dict(WRITER_OPTIONS, write_statistics=["offset"]),
         }
