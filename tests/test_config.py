@@ -76,6 +76,8 @@ class TestTable:
             "snapshot.interval.segments": 128,
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
+            "table.commit.interval.ms": 300_000,
+            "table.format": "none",
         }
         assert ProducerConfig.parse({}).dotted() == {
             "acks": "all",

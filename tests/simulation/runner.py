@@ -20,6 +20,7 @@ from tests.simulation.log.rules import RULES
 from tests.simulation.log.simulation import LogSimulation
 from tests.simulation.offsets.rules import OFFSETS_RULES
 from tests.simulation.offsets.simulation import OffsetsSimulation
+from tests.simulation.parquet import ParquetCompactionSimulation, ParquetLogSimulation
 from tests.simulation.quorum.rules import QUORUM_RULES
 from tests.simulation.quorum.simulation import QuorumSimulation
 from tests.simulation.replication.rules import REPLICATION_RULES
@@ -81,9 +82,12 @@ SUBJECTS: Final = {
     "transactions": Subject(TransactionsSimulation, TRANSACTIONS_RULES, "transactions"),
     "replication": Subject(ReplicationSimulation, REPLICATION_RULES, "acknowledged records"),
     "table": Subject(TableSimulation, TABLE_RULES, "versions"),
+    "parquet": Subject(ParquetLogSimulation, RULES, "records"),
+    "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table,
+and a log and a compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ def is_last_gone(directory: PartitionDirectory, end: LogEnd) -> bool:
         end: the log's end, observed recently.
     """
     if end.last is not None:
-        name = end.last.log
+        name = end.last.file_name
     elif end.log_end_offset:
         name = StartMarker(end.log_end_offset, end.log_end_offset).name
     else:

@@ -122,7 +122,8 @@ def parts_within_times(
     """Yield the parts of an offset range of a segment that a read within bounds of time needs.
 
     The first part begins at the first record with the first timestamp, or a later one. The parts
-    may also have records outside of the bounds: the caller compares their timestamps.
+    may also have records outside of the bounds: the caller compares their timestamps. The footer of
+    a Parquet file tells which of its row groups may have records within the bounds.
 
     Args:
         reader: the segment's reader.
@@ -132,6 +133,11 @@ def parts_within_times(
             have only batches with a record within the bounds, and the other columns of other
             batches are not read. If not, one part reaches to the end of the range.
     """
+    told = reader.ranges_in_time(times_us)
+    if told is not None:
+        pairs = ((max(first, offsets[0]), min(last, offsets[1])) for first, last in told)
+        yield from (pair for pair in pairs if pair[0] < pair[1])
+        return
     low_us, high_us = times_us
     found = reader.offset_for_time(low_us, offsets[0])
     if found is None or found[0] >= offsets[1]:

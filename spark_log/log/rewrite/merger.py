@@ -1,9 +1,11 @@
 """Merges neighbouring segments into one (protocol W1, W2).
 
 The new segment ``<base>-<last>.<generation>.log`` has the same records, and batch headers with the
-same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). It
-is put by put-if-absent, and is part of the log from then on; the segments that it covers are spent
-and wait to be freed. A crash leaves no file that a listing shows.
+same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). Or
+it is a Parquet file, ``<base>-<last>.<generation>.parquet``, without the records of aborted
+transactions (`aborted_batches`). It is put by put-if-absent, and is part of the log from then on;
+the segments that it covers are spent and wait to be freed. A crash leaves no file that a listing
+shows.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +26,20 @@ from spark_log.errors import (
 )
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
+from spark_log.log.rewrite.aborted_batches import without_aborted
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
+from spark_log.log.rewrite.split_batches import split_batches
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
+    IsAborted,
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
 )
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
+
+if TYPE_CHECKING:
+    from spark_log.log.segment import ParquetSegmentWriter
 
 _log = logging.getLogger(__name__)
 
@@ -63,15 +71,16 @@ def merge(
     compression: str = KEEP_COMPRESSION,
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
+    to_parquet: IsAborted | None = None,
     on_progress: Callable[[int], None] = lambda done_bytes: None,
 ) -> SegmentSummary:
-    """Merge consecutive live segments into one; return its summary.
+    """Merge consecutive live segments into one; return its summary. One segment may be merged, too.
 
-    Any number of merges may run at once: merged segments that overlap have the same records. For
-    this reason a merge never includes a compacted segment, and a compacted segment always takes
-    precedence over a merged one (ADR 16). The first batch is merged as a whole, even if the log
-    start offset is inside of it. Memory: one joined Arrow batch, up to 64 KiB for each segment, and
-    32 MiB of mapped files.
+    Any number of merges may run at once: merged segments that overlap have the same records, except
+    those of aborted transactions. For this reason a merge never includes a compacted segment, and a
+    compacted segment always takes precedence over a merged one (ADR 16). The first batch is merged
+    as a whole, even if the log start offset is inside of it. Memory: one joined Arrow batch, up to
+    64 KiB for each segment, and 32 MiB of mapped files.
 
     Args:
         directory: the partition's directory.
@@ -84,6 +93,9 @@ def merge(
         sync: whether the new segment is durable on return, on a local file system. It replaces
             durable segments, whatever the topic's ``flush.on.append``; use False only if these
             segments are not freed.
+        to_parquet: function that returns whether a batch was aborted, to write a Parquet file
+            without the records of such batches; their headers stay. All transactions in the
+            segments must have their markers. None writes an Arrow file, with all records.
         on_progress: called with numbers of bytes as they are read and written; may block.
 
     Raises:
@@ -115,26 +127,34 @@ def merge(
         base_offset,
         end_offset - 1,
         1 + max(segment.name.generation for segment in segments),
+        is_parquet=to_parquet is not None,
     )
-    with_offsets = any(reader.has_gaps for _, reader in readers)
-    writer = SegmentWriter(
-        directory.store,
-        directory.path,
-        topic_id=directory.topic_id,
-        partition=directory.partition,
-        compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
-        index_interval_bytes=index_interval_bytes,
-        with_offsets=with_offsets,
-        name=name,
-    )
+    with_offsets = name.is_parquet or any(reader.has_gaps for _, reader in readers)
+    writer: SegmentWriter | ParquetSegmentWriter
+    if name.is_parquet:
+        writer = parquet_writer(directory, name)
+    else:
+        writer = SegmentWriter(
+            directory.store,
+            directory.path,
+            topic_id=directory.topic_id,
+            partition=directory.partition,
+            compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
+            index_interval_bytes=index_interval_bytes,
+            with_offsets=with_offsets,
+            name=name,
+        )
     record_count = 0
     try:
-        batches = (
+        batches: Iterator[_Batches] = (
             rebase_batches(
                 headers, records, reader.base_offset - base_offset, with_offsets=with_offsets
             )
             for reader, headers, records in live_batches(directory, view, readers, on_progress)
         )
+        if to_parquet is not None:
+            kept = (without_aborted(*each, base_offset, to_parquet) for each in batches)
+            batches = moderate_batches(kept)
         written = 0
         for headers, records in join_batches(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
@@ -142,7 +162,7 @@ def merge(
             on_progress(writer.size_bytes - written)
             written = writer.size_bytes
         segment = writer.finish()
-        path = directory.file_path(name.log)
+        path = directory.file_path(name.file_name)
         try:
             directory.store.put_if_absent(path, segment.staged, sync=sync)
         except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
@@ -159,7 +179,7 @@ def merge(
         directory.path,
         len(readers),
         sum(reader.size_bytes for _, reader in readers),
-        name.log,
+        name.file_name,
         segment.size_bytes,
         directory.clock.monotonic_ms() - began_ms,
     )
@@ -170,6 +190,32 @@ def merge(
         size_bytes=segment.size_bytes,
         min_timestamp_us=segment.min_timestamp_us,
         max_timestamp_us=segment.max_timestamp_us,
+    )
+
+
+def parquet_writer(
+    directory: PartitionDirectory, name: SegmentName, compaction_id: str | None = None
+) -> ParquetSegmentWriter:
+    """Return a writer of a Parquet segment.
+
+    Args:
+        directory: the partition's directory.
+        name: the segment's name.
+        compaction_id: random id of the compaction that writes it; None for a merge.
+
+    Raises:
+        StorageError: the segment cannot be staged.
+    """
+    # Late: clients without tables start without it.
+    from spark_log.log.segment import ParquetSegmentWriter
+
+    return ParquetSegmentWriter(
+        directory.store,
+        directory.path,
+        topic_id=directory.topic_id,
+        partition=directory.partition,
+        name=name,
+        compaction_id=compaction_id,
     )
 
 
@@ -228,7 +274,7 @@ def _check_is_live(directory: PartitionDirectory, view: LogView, reader: Segment
     if directory.store.is_mapped or not directory.is_outdated(view.observed_ms):
         return view
     view = directory.observe()
-    live = {directory.file_path(segment.name.log) for segment in view.live.segments}
+    live = {directory.file_path(segment.name.file_name) for segment in view.live.segments}
     if reader.path not in live:
         raise _rewritten_error(reader.path)
     return view
@@ -284,6 +330,16 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
         skipped_rows = int(np.searchsorted(deltas, start))
     rows = records.slice(skipped_rows, first.record_count - skipped_rows)
     return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
+
+
+def moderate_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:
+    """Yield batches of which none is larger than a joined Arrow batch, for row groups.
+
+    Args:
+        batches: headers and rows, with the column ``offset_delta``.
+    """
+    for headers, records in batches:
+        yield from split_batches(headers, records, _JOINED_RECORDS, _JOINED_BYTES)
 
 
 def join_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:

@@ -11,6 +11,8 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+import numpy as np
+
 from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches
@@ -102,11 +104,39 @@ class BatchPruning:
             behind = self._ordinal_at(end_offset - 1) + 1
         return range(first, behind)
 
+    def ranges_in_time(
+        self, times_us: tuple[int, int], end_offset: int
+    ) -> list[tuple[int, int]] | None:
+        """Return the ranges of offsets whose batches can hold records between two times.
+
+        Args:
+            times_us: the first timestamp and the one after the last, microseconds.
+            end_offset: the segment's end offset.
+
+        Returns:
+            First offset and the offset after the last of each range, in order. None if the footer
+            of the file does not tell.
+        """
+        file = self._file
+        least_us, latest_us = file.min_timestamps_us, file.max_timestamps_us
+        deltas = file.base_offset_deltas
+        if least_us is None or latest_us is None or deltas is None:
+            return None
+        low_us, high_us = times_us
+        wanted = np.concatenate([[False], (latest_us >= low_us) & (least_us < high_us), [False]])
+        begins = np.append(deltas + self._name.base_offset, end_offset)
+        edges = np.flatnonzero(wanted[1:] != wanted[:-1])
+        return [(int(begins[first]), int(begins[last])) for first, last in edges.reshape(-1, 2)]
+
     def _ordinal_at(self, offset: int) -> int:
         """Return the ordinal of the last Arrow batch that begins at or before ``offset``, or 0."""
         low, high = 0, self._batch_count
         if high == 1 or offset <= self._name.base_offset:
             return 0
+        deltas = self._file.base_offset_deltas
+        if deltas is not None:
+            found = np.searchsorted(deltas, offset - self._name.base_offset, "right")
+            return max(0, int(found) - 1)
         index = None
         if not self._skips_indexes:
             if self._is_local and self._indexes.offset_index() is None:
@@ -127,6 +157,10 @@ class BatchPruning:
 
     def _ordinal_before_time(self, timestamp_us: int) -> int:
         """Return the ordinal of a batch before which all records are earlier than a time."""
+        latest_us = self._file.max_timestamps_us
+        if latest_us is not None:
+            found = np.flatnonzero(latest_us >= timestamp_us)
+            return int(found[0]) if found.size else self._batch_count
         if self._skips_indexes:
             return 0
         if self._indexes.time_index() is None:
@@ -153,6 +187,5 @@ class BatchPruning:
                 (int(positions[ordinal]), self._batches.headers(ordinal).headers)
                 for ordinal in self._file.messages_in_order(0)
             )
-            _log.debug(
-                "%s/%s: rebuilt its indexes from batch headers", self._directory, self._name.log
-            )
+            path = f"{self._directory}/{self._name.file_name}"
+            _log.debug("%s: rebuilt its indexes from batch headers", path)

@@ -80,11 +80,18 @@ class SegmentReader:
                 damaged.
         """
         self._name = name
-        self.path = f"{directory}/{name.log}"
+        self.path = f"{directory}/{name.file_name}"
         try:
-            self._file = open_segment_file(store, self.path, size_bytes)
+            if name.is_parquet:
+                # Late: clients without tables start without it.
+                from spark_log.log.segment.parquet import open_parquet_file
+
+                self._file = open_parquet_file(store, self.path, name, size_bytes)
+            else:
+                self._file = open_segment_file(store, self.path, size_bytes)
         except (ValueError, OSError, pa.ArrowException) as error:
-            raise self._corrupt(f"it is not a readable Arrow file: {error}") from None
+            kind = "a Parquet segment" if name.is_parquet else "a readable Arrow file"
+            raise self._corrupt(f"it is not {kind}: {error}") from None
         self._schema = self._file.schema
         self._schema_metadata = self._schema.metadata or {}  # a new dictionary each time
         self._blocks = self._file.blocks
@@ -193,7 +200,7 @@ class SegmentReader:
     def compression(self, ordinal: int) -> str:
         """Return the compression of the ``ordinal``-th Arrow batch: none, lz4 or zstd."""
         try:
-            return arrow_ipc.codec(self._file.message(ordinal))
+            return self._file.compression(ordinal)
         except ValueError as error:
             raise self._batches.corrupt(str(error), ordinal) from None
 
@@ -241,8 +248,19 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch is damaged; has file and position.
         """
-        records = self._batches.decoder(RECORD_SCHEMA.names, check=check_crcs)(ordinal)
+        names = RECORD_SCHEMA.names
+        records = self._batches.decoder(names, check=check_crcs, each_batch=True)(ordinal)
         return self.headers(ordinal), records
+
+    def problem_for_others(self, ordinal: int) -> str | None:
+        """Return the problem of the ``ordinal``-th Arrow batch that only other programs would meet.
+
+        None if there is none, and in an Arrow file, where no part is for them alone.
+        """
+        try:
+            return self._file.problem_for_others(ordinal)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            return f"cannot be decoded: {error}"
 
     def forget(self) -> None:
         """Release the memory of data that was read. It is read again if it is needed."""
@@ -343,6 +361,18 @@ class SegmentReader:
                     return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
         return None
 
+    def ranges_in_time(self, times_us: tuple[int, int]) -> list[tuple[int, int]] | None:
+        """Return the ranges of offsets whose Arrow batches may have records between two times.
+
+        Args:
+            times_us: the first timestamp and the one after the last, microseconds.
+
+        Returns:
+            First offset and the offset after the last of each range, in order. None if the footer
+            of the file does not tell.
+        """
+        return self._pruning.ranges_in_time(times_us, self.end_offset)
+
     def _base_offset_of(self, ordinal: int) -> int:
         """Return the base offset of an Arrow batch."""
         return self.base_offset + self.headers(ordinal)[0].base_offset_delta
@@ -362,7 +392,10 @@ class SegmentReader:
             segment_base_offset=self.base_offset,
             start_offset=start_offset,
             end_offset=end_offset,
-            stored_bytes=self._blocks[ordinal].body_bytes,
+            # Compressed Parquet would let a fetch take ten times the memory that it may.
+            stored_bytes=(
+                records.nbytes if self._name.is_parquet else self._blocks[ordinal].body_bytes
+            ),
             is_aborted=is_aborted,
         )
 
@@ -385,8 +418,9 @@ class SegmentReader:
             raise self._corrupt("it has no record batches")
         name = metadata.get(b"spark_log.name")
         if name is not None and name != self._name.stem.encode():
-            name = self._metadata("name")
-            raise self._corrupt(f"it was written as {name}.log, and has another name now")
+            suffix = self._name.file_name.removeprefix(self._name.stem)
+            name = f"{self._metadata('name')}{suffix}"
+            raise self._corrupt(f"it was written as {name}, and has another name now")
 
     def _metadata(self, key: str) -> str:
         value: bytes = self._schema_metadata.get(f"spark_log.{key}".encode(), b"")

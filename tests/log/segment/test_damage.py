@@ -28,7 +28,7 @@ from tests.record.samples import numbered, record_batch, row
 
 PROJECT = Path(__file__).parents[3]
 NAME = SegmentName(0)
-PATH = f"{DIRECTORY}/{NAME.log}"
+PATH = f"{DIRECTORY}/{NAME.file_name}"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def store(memory_store):
 
 
 class TestAnyDamage:
-    @pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+    @pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "parquet"])
     @pytest.mark.parametrize("way", ["mapped", pytest.param("in ranges", marks=pytest.mark.long)])
     def test_wherever_it_is_it_is_an_error_or_changes_nothing(self, tmp_path, way, compression):
         progress = tmp_path / "progress"
@@ -223,7 +223,7 @@ class TestHeadersThatDoNotFit:
     def refuse(self, store, parts, name=NAME):
         with pytest.raises(CorruptRecordError) as caught:
             list(put_bytes(store, segment_bytes(parts), name).read(0))
-        assert caught.value.path.endswith(name.log)
+        assert caught.value.path.endswith(name.file_name)
 
     def test_a_plain_segment_with_a_gap_and_no_column_for_it(self, store):
         self.refuse(store, [[Part([row(), row()], last_delta=4)]])
