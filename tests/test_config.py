@@ -77,6 +77,7 @@ class TestTable:
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
             "table.commit.interval.ms": 300_000,
+            "table.deleted.file.retention.ms": 604_800_000,
             "table.format": "none",
         }
         assert ProducerConfig.parse({}).dotted() == {

@@ -18,4 +18,5 @@ from .topic_deletion import DeletedTopic as DeletedTopic
 from .topic_deletion import finish_deletions as finish_deletions
 from .topic_deletion import mark_deleted as mark_deleted
 from .topic_deletion import remove_data as remove_data
+from .topic_tables import TopicTables as TopicTables
 from .verifier import ClusterVerifier as ClusterVerifier

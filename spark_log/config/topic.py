@@ -166,6 +166,12 @@ class TopicConfig(ReplicationConfig):
         "cleaning writes it as Parquet. `spark-log clean` does not wait for it. Ignored if "
         "`table.format` is `none`. Not in Kafka.",
     )
+    table_deleted_file_retention_ms: NonNegativeLong = Field(
+        default=604_800_000,
+        description="Time for which a Parquet file is kept after the table has replaced it by "
+        "another one, for programs that read an older version of the table. Ignored if "
+        "`table.format` is `none`. Not in Kafka.",
+    )
     flush_on_append: bool = Field(
         default=True,
         description="Whether an append on a local file system is synced to disk (file and "

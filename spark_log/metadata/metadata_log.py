@@ -236,6 +236,7 @@ class MetadataLog:
         offset, checkpoint = known.offset + len(values), known.checkpoint
         if checkpoint is not None:
             checkpoint = checkpoint.after(values, known.offset, offset)
+        image.offset = offset
         self._known = _Replayed(image, offset, known.offset, checkpoint)
         self._latest = image, began_ms
         self._is_checked = True
@@ -306,6 +307,8 @@ class MetadataLog:
                 if checkpoint is not None:
                     checkpoint = checkpoint.after(values, last_segment, next_offset)
             offset = next_offset
+        if image is not self._known.image:
+            image.offset = offset
         if offset > self._known.offset:
             _log.debug(
                 "%s: replayed offsets %d to %d", self._store.url, self._known.offset, offset - 1

@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from typing import Any
 from unittest import mock
+from unittest.mock import Mock
 
 import pyarrow.compute as pc
 import pytest
@@ -319,11 +320,11 @@ class TestCleaning:
         clock.advance_ms(120_000)
         asked: list[SegmentName] = []
 
-        def refuses(name):
+        def refuses(name, now_us):
             asked.append(name)
             return False
 
-        PartitionCleaner(log, table_at_once=True, table_allows=refuses).clean()
+        PartitionCleaner(log, table_at_once=True, table=Mock(allows=refuses)).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)

@@ -42,17 +42,17 @@ from spark_log.log.clean.cold_segments import ColdSegments, Merge
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, CompactionResult, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
+from spark_log.log.clean.log_table import LogTable
 from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
-from spark_log.log.files import LiveSegment
+from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
     DeletableFiles,
     MergePolicy,
-    TableAllows,
     candidates_of_summaries,
     candidates_of_view,
     delete_found,
@@ -146,7 +146,7 @@ class PartitionCleaner:
         rewriting: AbstractContextManager[object] | None = None,
         listing: DirectoryListing | None = None,
         table_at_once: bool = False,
-        table_allows: TableAllows = lambda name: True,
+        table: LogTable | None = None,
     ) -> None:
         """Prepare a cleaning; touches nothing.
 
@@ -167,11 +167,10 @@ class PartitionCleaner:
             listing: a listing of the log's directory, made a moment ago; None lists it.
             table_at_once: whether segments are written as Parquet before
                 ``table.commit.interval.ms`` has passed; only with ``table.format=delta``.
-            table_allows: function that returns whether the topic's table allows to delete a Parquet
-                segment that the log does not need any more (protocol B9, B10).
+            table: the table of this log; None if the topic has none, and never had one.
         """
         self._table_at_once = table_at_once
-        self._table_allows = table_allows
+        self._table = table
         self._cold: ColdSegments | None = None
         self._storage_clock = storage_clock or StorageClock(log.clock)
         self._rewriting = rewriting or nullcontext()
@@ -313,7 +312,13 @@ class PartitionCleaner:
                 breach.by_time,
             )
             listing = self._list()
+        if self._table is not None:
+            # Also if another process has moved the log's start, and has died since.
+            self._table.move_start(listing.view.log_start_offset)
         return listing
+
+    def _table_allows(self, name: SegmentName) -> bool:
+        return self._table is None or self._table.allows(name, self._now_us)
 
     def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
@@ -344,6 +349,7 @@ class PartitionCleaner:
                     on_progress=self._on_progress,
                     limit_offset=self._limit_offset,
                     opened=self._opened,
+                    table=self._table,
                 )
                 self.report = replace(
                     self.report,

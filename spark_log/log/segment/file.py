@@ -61,6 +61,24 @@ class PackedHeaders(NamedTuple):
     column_sums: tuple[int, ...]
 
 
+class RowStatistics(NamedTuple):
+    """What the footer of a Parquet file says of its rows.
+
+    Attributes:
+        num_rows: number of rows.
+        min_offset: the first offset; -1 without rows; likewise below.
+        max_offset: the last offset.
+        min_timestamp_us: the smallest timestamp, microseconds since the epoch.
+        max_timestamp_us: the largest timestamp.
+    """
+
+    num_rows: int = 0
+    min_offset: int = -1
+    max_offset: int = -1
+    min_timestamp_us: int = -1
+    max_timestamp_us: int = -1
+
+
 class SegmentFile(ABC):
     """A file of record batches.
 
@@ -136,6 +154,10 @@ class SegmentFile(ABC):
             behind: the ordinal after the last one; None for all.
         """
         return iter(range(first, len(self.blocks) if behind is None else behind))
+
+    def row_statistics(self) -> RowStatistics:
+        """Return the statistics of all rows; only a Parquet file has them."""
+        raise NotImplementedError
 
     def messages_in_order(self, first: int) -> Iterator[int]:
         """Yield ordinals from ``first`` on, to read each message and few of the batches."""

@@ -20,7 +20,7 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.batch_pruning import BatchPruning
-from spark_log.log.segment.file import open_segment_file
+from spark_log.log.segment.file import RowStatistics, open_segment_file
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
 from spark_log.record import (
     FORMAT_VERSION,
@@ -137,6 +137,10 @@ class SegmentReader:
     def has_gaps(self) -> bool:
         """Whether the file has the column ``offset_delta``, since some offsets are missing."""
         return self._batches.has_deltas
+
+    def row_statistics(self) -> RowStatistics:
+        """Return the statistics of the rows of a Parquet segment, from its footer."""
+        return self._file.row_statistics()
 
     @property
     def size_bytes(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.file import Decode, PackedHeaders, SegmentFile
+from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
@@ -148,6 +148,21 @@ class _ParquetFile(SegmentFile):
                 name = metadata.column(at).path_in_schema
                 return f"the statistics of its column {name} are not those of its records"
         return None
+
+    def row_statistics(self) -> RowStatistics:
+        entries = self._entries[self._entries["rows"] > 0]
+        if not len(entries):
+            return RowStatistics()
+        footer = self._reader.metadata
+        first = footer.row_group(0).column(0).statistics
+        last = footer.row_group(footer.num_row_groups - 1).column(0).statistics
+        return RowStatistics(
+            int(entries["rows"].sum()),
+            first.min_raw,
+            last.max_raw,
+            int(entries["min_timestamp_us"].min()),
+            int(entries["max_timestamp_us"].max()),
+        )
 
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
