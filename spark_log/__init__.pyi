@@ -82,6 +82,7 @@ from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer
+from .topic_read import scan as scan
 from .types import AbortTransactionSpec as AbortTransactionSpec
 from .types import ActiveProducer as ActiveProducer
 from .types import AlterConfigOp as AlterConfigOp

@@ -14,6 +14,7 @@ from .partition_table import CleanupPolicy as CleanupPolicy
 from .partition_table import PartitionTable as PartitionTable
 from .partition_table import TableSetting as TableSetting
 from .partition_table import changes as changes
+from .partition_table import end_offset as end_offset
 from .partition_table import parquet_path as parquet_path
 from .partition_table import parse_partition as parse_partition
 from .partition_table import parse_setting as parse_setting

@@ -140,6 +140,10 @@ class SegmentFile(ABC):
         """
         return None
 
+    def to_arrow(self) -> pa.NativeFile:
+        """Return the bytes of a Parquet file, for pyarrow's reader."""
+        raise TypeError(f"{self.kind} files are read by the log alone")
+
     @abstractmethod
     def decoder(self, columns: Sequence[str]) -> Decode:
         """Return a function that decodes batches to these columns, zero-copy where possible."""
