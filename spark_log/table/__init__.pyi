@@ -23,7 +23,6 @@ from .schema import TABLE_PROTOCOL as TABLE_PROTOCOL
 from .table_of_log import TableOfLog as TableOfLog
 from .topic_table import TableVersion as TableVersion
 from .topic_table import TopicTable as TopicTable
-from .topic_table import check_is_on_root as check_is_on_root
 from .verifier import TableFinding as TableFinding
 from .verifier import TableFindingKind as TableFindingKind
 from .verifier import verify_partition as verify_partition

@@ -24,7 +24,7 @@ from spark_log.errors import (
 from spark_log.log import SegmentReader
 from spark_log.log.clean import named_end
 from spark_log.log.files import MAX_MERGE_GENERATION, SegmentName, live_log
-from spark_log.metadata import TopicImage
+from spark_log.metadata import TopicImage, check_is_on_root
 from spark_log.storage import (
     FileInfo,
     Store,
@@ -50,7 +50,6 @@ from spark_log.table.schema import (
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
-    check_is_on_root,
     table_setting,
 )
 from spark_log.util import IN_PROCESS, Clock

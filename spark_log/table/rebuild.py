@@ -26,6 +26,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     NotFoundError,
 )
+from spark_log.metadata import check_is_on_root
 from spark_log.table.committer import TableCommitter, list_partition
 from spark_log.table.listing import log_files
 from spark_log.table.partition_table import (
@@ -38,7 +39,6 @@ from spark_log.table.schema import TABLE_PROTOCOL, table_metadata
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
-    check_is_on_root,
     partition_directories,
     table_setting,
 )

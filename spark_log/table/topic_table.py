@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
 from spark_log.delta import DataFile, DeltaLog, LogListing, TableState, Version
-from spark_log.errors import InvalidConfigurationError, StorageError
+from spark_log.errors import StorageError
 from spark_log.log.files import SegmentName
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage, parse_replica_directory
 from spark_log.storage import Store
@@ -244,25 +244,6 @@ def partition_directories(topic: TopicImage) -> dict[int, str]:
         for number, state in sorted(topic.partitions.items())
         if ROOT_BROKER_ID in state.replicas
     }
-
-
-def check_is_on_root(topic: TopicImage) -> None:
-    """Check that the files of a topic can be one table: all partitions lie in the cluster's root.
-
-    Raises:
-        InvalidConfigurationError: a partition has no replica there.
-    """
-    missing = [
-        number
-        for number, state in sorted(topic.partitions.items())
-        if ROOT_BROKER_ID not in state.replicas
-    ]
-    if missing:
-        raise InvalidConfigurationError(
-            f"topic {topic.name!r} cannot have table.format=delta: partition {missing[0]} has no "
-            f"replica in the cluster's root (broker {ROOT_BROKER_ID}), where the table lies; "
-            f"reassign it, or leave table.format at none"
-        )
 
 
 def table_setting(config: TopicConfig, metadata_offset: int) -> TableSetting:

@@ -6,8 +6,8 @@ from contextlib import suppress
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_log import NewTopic
-from spark_log.cluster import Cluster, ClusterCleaner, TopicTables
+from spark_log import ConfigResource, NewTopic, TopicPartition
+from spark_log.cluster import Cluster, ClusterCleaner, TopicTables, orphaned_directories
 from spark_log.errors import InvalidConfigurationError, SparkLogError, StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.storage.local import LocalStore
@@ -468,3 +468,38 @@ def test_delta_rs_reads_start_and_end(root):
     prefix = f"spark_log/{root.topic.topic_id}/0"
     assert table.transaction_version(f"{prefix}/start") == 3
     assert table.transaction_version(f"{prefix}/end") == 4
+
+
+class TestPlacement:
+    """All partitions of a table lie in the cluster's root."""
+
+    @pytest.fixture
+    def brokers(self, opened, tmp_path):
+        root = opened(table_format="none")
+        (tmp_path / "second").mkdir()
+        root.admin.register_broker(1, str(tmp_path / "second"))
+        return root
+
+    def topic_on(self, *brokers, **configs):
+        assignment = {0: [0, *brokers][: len(brokers)], 1: list(brokers)}
+        return NewTopic("u", replica_assignment=assignment, topic_configs=configs)
+
+    def test_a_topic_elsewhere_cannot_be_a_table(self, brokers):
+        with pytest.raises(InvalidConfigurationError, match="partition 1 has no replica in the"):
+            brokers.admin.create_topics([self.topic_on(1, **{"table.format": "delta"})])
+        brokers.admin.create_topics([self.topic_on(1)])
+        with pytest.raises(InvalidConfigurationError, match="partition 1 has no replica in the"):
+            brokers.admin.alter_configs([ConfigResource("topic", "u", {"table.format": "delta"})])
+        assert not brokers.cluster.image().may_have_tables
+
+    def test_a_table_cannot_be_moved_away(self, brokers):
+        brokers.admin.create_topics([self.topic_on(0, 1, **{"table.format": "delta"})])
+        moved = {TopicPartition("u", 1): [1]}
+        with pytest.raises(InvalidConfigurationError, match="partition 1 has no replica in the"):
+            brokers.admin.alter_partition_reassignments(moved)
+
+
+def test_the_delta_log_is_no_orphan(root):
+    root.fill(1)
+    root.clean()
+    assert list(orphaned_directories(root.cluster, 0)) == []

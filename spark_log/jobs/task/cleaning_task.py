@@ -43,7 +43,9 @@ class CleaningTask:
     def plan(self, partition: TopicPartition) -> dict[str, Any]:
         """Return the work in one partition, as the fields of `CleanReport`; changes nothing.
 
-        If the partition cannot be read, the result has the field ``error``.
+        If the topic may have a table, the result has the field ``has_table``: the caller appends
+        versions to it afterwards. If the partition cannot be read, the result has the field
+        ``error``.
         """
         return self._do(partition, dry_run=True)
 
@@ -88,7 +90,7 @@ class CleaningTask:
             return {"error": f"on {socket.gethostname()}, {error}"}
         if any(each.error for each in cleaned) and cluster.is_deleted(topic):
             return _NOTHING_TO_DO
-        return _document(cleaned)
+        return _document(cleaned) | ({"has_table": True} if tables.used() else {})
 
 
 def _document(cleaned: Sequence[CleanedPartition]) -> dict[str, Any]:
