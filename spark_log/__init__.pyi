@@ -4,6 +4,7 @@ from .admin import Admin as Admin
 from .consumer import AIOConsumer as AIOConsumer
 from .consumer import Consumer as Consumer
 from .consumer import ConsumerRebalanceListener as ConsumerRebalanceListener
+from .datasource import read_table as read_table
 from .datasource import spark_session as spark_session
 from .errors import AlreadyExistsError as AlreadyExistsError
 from .errors import AuthorizationError as AuthorizationError

@@ -7,7 +7,6 @@ one is opened in the background. So memory and open files are bounded however ma
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,19 +15,18 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.errors import CorruptRecordError
 from spark_log.log import SegmentReader
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
 from spark_log.topic_read.plan import FilePart, PartitionRead
+from spark_log.topic_read.timestamp_types import TypedPart, open_file, typed_parts
 
 if TYPE_CHECKING:
     from pyarrow import dataset
 
 _GROUP_FILES: Final = 32
 _GROUP_BYTES: Final = 512 << 20
-
-_log = logging.getLogger(__name__)
 
 _PartitionFile = tuple[PartitionRead, FilePart]
 
@@ -77,29 +75,9 @@ class ParquetRows:
     def _open_file(self, file: _PartitionFile) -> list[_Opened]:
         """Open a file; return a part for each of its timestamp types, which are no column of it."""
         read, part = file
-        try:
-            reader = read.directory.open(part.name, part.size_bytes)
-        except NotFoundError as error:
-            raise NotFoundError(
-                f"{read.directory.file_path(part.name.file_name)} does not exist any more: it was "
-                f"replaced, or its records were deleted, longer than "
-                f"table.deleted.file.retention.ms ago; read again, or read a newer version",
-                path=error.path,
-            ) from error
-        types = reader.timestamp_types if self.needs_types else ()
-        if len(types) < 2:
-            return [_Opened(read, part, reader, types[0] if types else 0)]
-        low, high = part.low or 0, reader.end_offset if part.high is None else part.high
-        return [
-            _Opened(
-                read,
-                FilePart(part.name, part.size_bytes, max(low, start), min(high, end)),
-                reader,
-                kind,
-            )
-            for start, end, kind in reader.timestamp_type_ranges()
-            if start < high and end > low
-        ]
+        reader = open_file(read.directory, part)
+        parts = typed_parts(reader, part) if self.needs_types else [TypedPart(part, 0)]
+        return [_Opened(read, each.part, reader, each.timestamp_type) for each in parts]
 
     def _rows(self, opened: Iterable[_Opened]) -> Iterator[pa.RecordBatch]:
         """Yield rows. Whole files that follow each other are read together."""
