@@ -115,7 +115,7 @@ class TopicTables:
         """
         if not image.may_have_tables:
             return None
-        return self._committer(image, topic).table.refresh()
+        return self.committer(image, topic).table.refresh()
 
     def move_start(
         self, image: MetadataImage, topic: TopicImage, partition: int, offset: int

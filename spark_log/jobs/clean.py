@@ -130,13 +130,13 @@ def main(
         dirty.sort(key=lambda tp: dirt[tp], reverse=True)
         with spark_progress(spark, "Cleaning", details=progress.text):
             results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
-    failed = {} if dry_run else _commit_tables(cluster, chosen, results)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
     strays = [] if topics else list(remove_stray_replicas(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
+    failed = {} if dry_run else _commit_tables(cluster, chosen, results)
     failed |= {str(tp): each["error"] for tp, each in results.items() if "error" in each}
     failed |= {
         f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
@@ -175,16 +175,13 @@ def _commit_tables(
     """
     tables, storage_clock = TopicTables(cluster), StorageClock(cluster.clock)
     failed: dict[str, str] = {}
+    used = {tp.topic for tp, each in results.items() if each.get("has_table")}
     for topic in topics:
-        has_table = any(
-            each.get("has_table") for tp, each in results.items() if tp.topic == topic.name
-        )
-        if not has_table and topic.config().table_format == "none":
-            continue
-        try:
-            tables.commit(topic.topic_id, None, storage_clock)
-        except SparkLogError as error:
-            failed[f"table of {topic.name}"] = str(error)
+        if topic.name in used:
+            try:
+                tables.commit(topic.topic_id, None, storage_clock)
+            except SparkLogError as error:
+                failed[f"table of {topic.name}"] = str(error)
     return failed
 
 

@@ -1,6 +1,7 @@
 from .both import ReadOfBoth as ReadOfBoth
 from .both import read_of_both as read_of_both
 from .committer import TableCommitter as TableCommitter
+from .committer import left_data_files as left_data_files
 from .committer import read_data_file as read_data_file
 from .free_names import first_version_needed as first_version_needed
 from .free_names import is_needed as is_needed

@@ -43,9 +43,8 @@ class CleaningTask:
     def plan(self, partition: TopicPartition) -> dict[str, Any]:
         """Return the work in one partition, as the fields of `CleanReport`; changes nothing.
 
-        If the topic may have a table, the result has the field ``has_table``: the caller appends
-        versions to it afterwards. If the partition cannot be read, the result has the field
-        ``error``.
+        If the topic may have a table, the result has the field ``has_table``. If the partition
+        cannot be read, the result has the field ``error``.
         """
         return self._do(partition, dry_run=True)
 
