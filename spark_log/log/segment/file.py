@@ -62,11 +62,11 @@ class PackedHeaders(NamedTuple):
 
 
 class RowStatistics(NamedTuple):
-    """What the footer of a Parquet file says of its rows.
+    """The statistics of a Parquet file's rows, from its footer.
 
     Attributes:
         num_rows: number of rows.
-        min_offset: the first offset; -1 without rows; likewise below.
+        min_offset: the first offset. This and the other statistics are -1 without rows.
         max_offset: the last offset.
         min_timestamp_us: the smallest timestamp, microseconds since the epoch.
         max_timestamp_us: the largest timestamp.
