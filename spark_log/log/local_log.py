@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from spark_log.log.producers import OpenTransaction, ProducerState, TransactionI
 from spark_log.log.read import (
     MAX_READ_BYTES,
     IsolationLevel,
+    KeyQuery,
     LogReader,
     Selection,
     read_batches,
@@ -451,6 +453,17 @@ class LocalLog:
     ) -> tuple[int, int] | None:
         """Return the first record at or after a time (`PartitionLog.offset_for_time`)."""
         return self.reader.offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+
+    def find_key(
+        self,
+        key: bytes,
+        *,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> LogBatch | None:
+        """Return the newest record of a key (`PartitionLog.find_key`)."""
+        is_committed = isolation_level == "read_committed"
+        return self.reader.find_key(KeyQuery(key, math.inf, is_committed, check_crcs))
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends where a read ended (`PartitionLog.tail_ends_at`)."""

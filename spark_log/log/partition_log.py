@@ -31,6 +31,7 @@ from spark_log.log.producers import OpenTransaction, ProducerState, TransactionI
 from spark_log.log.read import (
     MAX_READ_BYTES,
     IsolationLevel,
+    KeyQuery,
     NewerLeaderEpochError,
     Selection,
     read_batches,
@@ -527,6 +528,51 @@ class PartitionLog:
             ),
         )
         return None if found is None or found[0] >= self._selection.high_watermark_cap else found
+
+    def find_key(
+        self,
+        key: bytes,
+        *,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> LogBatch | None:
+        """Return the newest record of a key up to the high watermark; None if there is none.
+
+        The first call reads the keys of all segments that have no key index. What it has read is
+        kept in memory, so later calls read only what was appended since, and the record.
+
+        As for any reader, records that were deleted are gone when the log is listed next, at most
+        half of ``file.delete.delay.ms`` later.
+
+        Args:
+            key: the key's bytes.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and
+                those from the last stable offset on.
+
+        Returns:
+            A batch of one row. A tombstone is a record without a value.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        attempt = self._selection.attempt()
+        while True:
+            self._selection.refresh_if_due()
+            state = self._selection.known_state
+            query = KeyQuery(
+                key,
+                self._selection.high_watermark_cap,
+                isolation_level == "read_committed",
+                check_crcs,
+            )
+            try:
+                with blaming(state.chain[-1]):
+                    return self.replica.reader.find_key(query)
+            except NewerLeaderEpochError:
+                self._selection.refresh_epoch()
+            except ReplicaFailedError as failed:
+                attempt.leave_out(state, failed)
 
     def _view_of_replica(self, view: LogView) -> LogView:
         """Return the view if it is of the replica that is read now; else list this replica."""

@@ -120,7 +120,7 @@ class SegmentCheck:
         on_progress(self._size_bytes - seen_bytes)
         with suppress(CorruptRecordError):
             self.end_offset = reader.end_offset
-        if self.is_sound and self._name.index_names:
+        if self.is_sound and not self._name.is_parquet:
             yield from self._check_indexes(reader)
 
     def summary(self) -> SegmentSummary | None:
