@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -108,6 +109,15 @@ class KeyIndex:
                     return None
                 return _entry(rows.slice(at, 1), offset, self._base_offset)
         return None
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of each block (`format.SCHEMA`), to check them.
+
+        Raises:
+            ValueError: a block is damaged.
+            StorageError: the storage does not answer.
+        """
+        yield from map(self._read, range(len(self._entries)))
 
     def _read(self, number: int) -> pa.RecordBatch:
         entry = self._entries[number]

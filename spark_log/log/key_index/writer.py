@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from google_crc32c import extend
 
 from spark_log.errors import AlreadyExistsError
@@ -16,22 +15,17 @@ from spark_log.log.files import SegmentName
 from spark_log.log.key_index.format import (
     BLOCK_BYTES,
     DIRECTORY_DTYPE,
-    MAX_STORED_BYTES,
     MIN_INDEXED_RECORDS,
     SCHEMA,
     TRAILER_BYTES,
     Trailer,
 )
+from spark_log.log.key_index.rows import index_rows
 from spark_log.record import (
-    OFFSET_DELTA_FIELD,
-    RECORD_SCHEMA,
     BatchHeader,
     TemporaryRows,
-    bool_array,
-    bools_of,
     int_array,
     ints_of,
-    murmur2_of_keys,
     record_sizes,
 )
 from spark_log.storage import Store, storage_errors
@@ -104,7 +98,7 @@ class KeyIndexWriter:
         """
         if self._failure is not None:
             return
-        rows = _rows(records, headers, self._name.base_offset)
+        rows = index_rows(records, headers, self._name.base_offset)
         if not rows.num_rows:
             return
         self.record_count += rows.num_rows
@@ -170,62 +164,22 @@ class KeyIndexWriter:
                 yield _by_hash(rows)
 
     def _spread(self) -> None:
-        """Write the held rows to the temporary files of their buckets."""
-        if not self._held:
-            return
-        rows = pa.concat_batches(self._held)
-        self._held, self._held_bytes = [], 0
-        buckets = ints_of(rows.column("hash"), np.uint32) // np.uint32(2**32 // _BUCKETS)
-        order = np.argsort(buckets.astype(np.uint8), kind="stable")
-        in_order = rows.take(int_array(order, pa.int64()))
-        end = 0
-        for number, count in enumerate(np.bincount(buckets, minlength=_BUCKETS).tolist()):
-            if count:
-                if number not in self._buckets:
-                    self._buckets[number] = TemporaryRows(SCHEMA, "key-index")
-                self._buckets[number].write(in_order.slice(end, count))
-            end += count
+        """Write the held rows to the temporary files of their buckets.
 
-
-def _rows(
-    records: pa.RecordBatch, headers: Sequence[BatchHeader], base_offset: int
-) -> pa.RecordBatch:
-    """Return the records that have keys, as rows of `SCHEMA`, in the order of their offsets."""
-    counts = [header.record_count for header in headers]
-    is_control = np.repeat([header.is_control for header in headers], counts).astype(np.bool_)
-    wanted = ~is_control & bools_of(records.column("key").is_valid())
-    epochs = np.repeat([header.leader_epoch for header in headers], counts).astype(np.int32)
-    types = np.repeat([header.timestamp_type for header in headers], counts).astype(np.int8)
-    if not wanted.all():
-        records = records.filter(bool_array(wanted))
-        epochs, types = epochs[wanted], types[wanted]
-    keys = records.column("key")
-    stored_bytes = record_sizes(records) - _key_sizes(keys)
-    is_stored = bool_array(stored_bytes <= MAX_STORED_BYTES)
-    deltas = ints_of(records.column(OFFSET_DELTA_FIELD.name), np.int32).astype(np.int64)
-    columns = {name: records.column(name) for name in RECORD_SCHEMA.names}
-    if is_stored.false_count:
-        for name in ("value", "headers"):
-            empty = pa.scalar(None, columns[name].type)
-            columns[name] = pc.if_else(is_stored, columns[name], empty)
-    return pa.RecordBatch.from_arrays(
-        [
-            int_array(murmur2_of_keys(keys), pa.uint32()),
-            int_array(deltas + base_offset, pa.int64()),
-            int_array(epochs, pa.int32()),
-            int_array(types, pa.int8()),
-            is_stored,
-            *columns.values(),
-        ],
-        schema=SCHEMA,
-    )
-
-
-def _key_sizes(keys: pa.Array) -> np.ndarray:
-    if not len(keys):
-        return np.zeros(0, np.int64)
-    offsets = np.frombuffer(keys.buffers()[1], np.int32, len(keys) + 1, keys.offset * 4)
-    return np.diff(offsets).astype(np.int64)
+        Each piece by itself: a permutation of rows that fit into the processor's cache is faster.
+        """
+        pieces, self._held, self._held_bytes = self._held, [], 0
+        for rows in pieces:
+            buckets = ints_of(rows.column("hash"), np.uint32) // np.uint32(2**32 // _BUCKETS)
+            order = np.argsort(buckets.astype(np.uint8), kind="stable")
+            in_order = rows.take(int_array(order, pa.int64()))
+            start = 0
+            for number, count in enumerate(np.bincount(buckets, minlength=_BUCKETS).tolist()):
+                if count:
+                    if number not in self._buckets:
+                        self._buckets[number] = TemporaryRows(SCHEMA, "key-index")
+                    self._buckets[number].write(in_order.slice(start, count))
+                start += count
 
 
 def _by_hash(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spark_log.errors import NotFoundError
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.key_index import format as key_index_format
+from spark_log.log.key_index import rows as rows_module
 from spark_log.log.key_index import writer as key_index_writer
 from spark_log.log.key_index.format import MAX_STORED_BYTES
 from spark_log.log.key_index.reader import KeyIndex
@@ -105,7 +106,7 @@ class TestRows:
         def same(keys):
             return murmur2_of_keys(keys) * 0 + 7
 
-        monkeypatch.setattr(key_index_writer, "murmur2_of_keys", same)
+        monkeypatch.setattr(rows_module, "murmur2_of_keys", same)
         rows = [row(b"%d" % at, key=b"key-%d" % at) for at in range(50)]
         index = index_of(write([rows[:30], rows[30:]]))
         for at in range(50):
