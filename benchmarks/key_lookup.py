@@ -32,8 +32,8 @@ from benchmarks.log_report import Figure, Report, parser, percentile, run
 from spark_log import Admin, Consumer, NewTopic, Producer
 from spark_log.cluster import open_cluster
 from spark_log.log import LocalLog
-from spark_log.log.clean.compacted_segment import KeyIndexWriter
 from spark_log.log.clean.compactor import compact
+from spark_log.log.key_index import KeyIndexWriter
 from spark_log.storage import storage_time_us
 
 _TOPIC = "state"

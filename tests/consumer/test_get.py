@@ -48,6 +48,10 @@ def send(producer, *pairs, **fields):
     return futures[-1].result()
 
 
+def value_of(consumer):
+    return consumer.get("state", b"k").value
+
+
 def test_the_record_has_all_fields(producer, consumer):
     sent = send(producer, (b"k", b"v"), headers=[("h", b"1")], timestamp_ms=1_700_000_000_123)
     assert consumer.get("state", b"k") == ConsumerRecord(
@@ -78,6 +82,7 @@ def test_deserializers_are_applied(root, producer):
     send(producer, (b"k", b"7"), (b"bad", b"x"))
     with Consumer(root=root, key_deserializer=bytes.decode, value_deserializer=int) as consumer:
         found = consumer.get("state", b"k")
+        assert found is not None
         assert (found.key, found.value) == ("k", 7)
         with pytest.raises(RecordDeserializationError):
             consumer.get("state", b"bad")
@@ -104,13 +109,13 @@ def test_only_committed_records_count_if_asked(root, producer):
             writer.begin_transaction()
             writer.send("state", b"within", key=b"k")
             writer.flush()
-            assert committed.get("state", b"k").value == b"before"
-            assert uncommitted.get("state", b"k").value == b"within"
+            assert value_of(committed) == b"before"
+            assert value_of(uncommitted) == b"within"
             if is_committed:
                 writer.commit_transaction()
             else:
                 writer.abort_transaction()
-            assert committed.get("state", b"k").value == expected
+            assert value_of(committed) == expected
 
 
 def test_mistakes_are_told(consumer):

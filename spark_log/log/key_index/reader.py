@@ -40,14 +40,16 @@ class KeyIndex:
         record_count: number of records that have a key.
     """
 
-    def __init__(self, store: Store, directory: str, name: SegmentName, append_id: str) -> None:
+    def __init__(
+        self, store: Store, directory: str, name: SegmentName, append_id: str | None
+    ) -> None:
         """Read the directory: by one request, or by two if it is large.
 
         Args:
             store: the store that holds the segment.
             directory: the partition's directory, relative to the store's root.
             name: the name of the segment.
-            append_id: the append id of the segment.
+            append_id: the append id of the segment; None does not check the directory.
 
         Raises:
             NotFoundError: the segment has no key index.
@@ -69,7 +71,8 @@ class KeyIndex:
         else:
             data = store.read(self._path, trailer.directory_position, size_bytes)
         directory_bytes = data.to_pybytes()
-        trailer.check(directory_bytes, last, append_id)
+        if append_id is not None:
+            trailer.check(directory_bytes, last, append_id)
         self.record_count = trailer.record_count
         entries = np.frombuffer(directory_bytes, DIRECTORY_DTYPE)
         self._first_hashes = np.ascontiguousarray(entries["first_hash"])

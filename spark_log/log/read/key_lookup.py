@@ -56,7 +56,7 @@ class KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class SegmentKeys:
-    """What is kept of one segment: its key index, or a map of its keys and its reader."""
+    """Key index of one segment, or a map of its keys and its reader."""
 
     index: KeyIndex | None
     map: KeyMap | None = None

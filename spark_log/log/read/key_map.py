@@ -13,8 +13,8 @@ from spark_log.record import bools_of, murmur2_of_keys
 class KeyMap:
     """Hashes and offsets of all records of a segment that have a key, 8 bytes for each.
 
-    Control records are left out. Records of aborted transactions are not: whoever reads a record
-    finds that out.
+    Control records are left out. Records of aborted transactions are not: the read of a record
+    shows that it was aborted.
     """
 
     def __init__(self, base_offset: int, hashes: np.ndarray, deltas: np.ndarray) -> None:
