@@ -79,7 +79,7 @@ class GroupManager:
         store = self._cluster.store
         # Both at the same time on an object store, where each is several requests in sequence.
         read_table = self.table.groups_with_offsets
-        with_positions_read = read_table if store.is_mapped else call_beside(read_table)
+        with_positions_read = read_table if store.is_local else call_beside(read_table)
         logged = GroupLog.list_names(store, self._cluster.clock)
         views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
         with_positions = with_positions_read()

@@ -144,7 +144,7 @@ def unreadable_root(store: Store, error: StorageError) -> StorageError:
     if isinstance(error, InvalidRootError):  # raised for the members of a quorum
         return error
     # An object store has no directories that a file could replace.
-    hint = "; a root is a directory" if store.is_mapped else ""
+    hint = "; a root is a directory" if store.is_local else ""
     return InvalidRootError(f"{store.url} cannot be read as a root: {error}{hint}", path=store.url)
 
 

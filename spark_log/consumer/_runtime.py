@@ -75,7 +75,7 @@ class ConsumerRuntime:
         self._deserializers = deserializers
         self._interceptors = interceptors
         self.calls = TimedCalls(
-            cluster.root, clock, config.default_api_timeout_ms, is_local=cluster.store.is_mapped
+            cluster.root, clock, config.default_api_timeout_ms, is_local=cluster.store.is_local
         )
         self.subscription = SubscriptionState()
         self.offset_fetcher = OffsetFetcher(cluster, config.isolation_level)

@@ -131,7 +131,7 @@ def _why_behind(log: PartitionLog) -> str | None:
     leader = log.replica_of(state.leader, state.directory_number(state.leader))
     try:
         leading = leader.files.observe()
-        epoch = leader.leader_epoch(leading)
+        epoch = leader.leader_epochs.latest(leading)
     except NotFoundError:  # rewritten since: a process is working on it
         return None
     except REPLICA_ERRORS as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from spark_log.storage.store import Store
@@ -21,7 +20,7 @@ def map_requests(
 
     On a local root threads would save nothing: a read costs only Python's own time.
     """
-    if store.is_mapped or len(items) < 2:
+    if store.is_local or len(items) < 2:
         return [read(each) for each in items]
-    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-requests") as pool:
+    with store.executor_class(_MAX_CONCURRENT_REQUESTS, "spark-log-requests") as pool:
         return list(pool.map(read, items))

@@ -96,7 +96,7 @@ class StorageClock:
         Raises:
             StorageError: the storage does not answer.
         """
-        if store.is_mapped:
+        if store.is_local:
             return self._ask(store, directory)
         with self._lock:
             _, known = self._known.get(id(store), (store, None))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -143,6 +144,7 @@ class Store(ABC):
         is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
             False, `open_buffer` transfers the whole file over a network: read ranges instead.
         shows_gone: whether `is_gone` detects deleted files.
+        executor_class: the class of the thread pools that send several requests at once.
         stages_ahead: whether syncing a staged file before its put makes the put short.
         time_resolution_us: maximum difference between `FileInfo.modified_us` and the time at which
             the file appeared. Some storages give file times in whole seconds.
@@ -151,11 +153,21 @@ class Store(ABC):
     is_mapped: ClassVar[bool]
     shows_gone: ClassVar[bool] = False
     stages_ahead: ClassVar[bool] = False
+    executor_class: ClassVar[type[ThreadPoolExecutor]] = ThreadPoolExecutor
     time_resolution_us: ClassVar[int] = 1_000_000
     url: str
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} url={self.url!r}>"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are on this machine, or on a file system that it has mounted.
+
+        Then no call is a request, which would cost milliseconds and money. But the root may look
+        empty because its file system is not mounted.
+        """
+        return self.is_mapped
 
     @abstractmethod
     def create_root(self) -> None:

@@ -54,7 +54,7 @@ def log_files(
     files = list(files)
     live = live_log(files)
     offered = unspent(files, parquet)
-    compaction = None if named_end is None else _complete(live, named_end)
+    compaction = None if named_end is None else complete_compaction(live, named_end)
     if compaction is not None and not offered.issuperset(compaction.files):
         compaction = None
     return LogFiles(
@@ -69,7 +69,7 @@ def unspent(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[
     return set(parquet).difference(spent_segments(files))
 
 
-def _complete(live: LiveLog, end: int) -> Compaction | None:
+def complete_compaction(live: LiveLog, end: int) -> Compaction | None:
     """Return the newest compaction if its files reach its end (protocol B5).
 
     A compaction is not offered any more when a later one, finished or not, has taken a generation:

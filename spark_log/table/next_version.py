@@ -44,7 +44,7 @@ def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -
         setting: the topic's setting, as this process knows it.
         log_start: the log start offset in a listing.
     """
-    if setting.metadata_offset <= table.setting.metadata_offset:
+    if not setting.is_newer_than(table.setting):
         return table
     if CleanupPolicy.NONE in (setting.policy, table.setting.policy):
         start = max(table.start, log_start)
@@ -85,7 +85,7 @@ def could_add(table: PartitionTable, name: SegmentName) -> bool:
     if table.setting.policy == CleanupPolicy.NONE or end_offset(name) <= table.start:
         return False
     if table.setting.policy == CleanupPolicy.COMPACT:
-        return name.is_compacted and not _is_superseded(table, name.generation)
+        return name.is_compacted and not table.has_compaction(name.generation)
     return name.base_offset > table.end or _replaced(table, name) is not None
 
 
@@ -100,18 +100,10 @@ def _with_segments(table: PartitionTable, log: LogFiles) -> PartitionTable:
         for name in offered:
             replaced = _replaced(table, name)
             if replaced is not None:
-                table = _with_file(table, name, replaced)
+                table = table.with_file(name, replaced)
         if table is before:
             break
     return table
-
-
-def _with_file(
-    table: PartitionTable, name: SegmentName, replaced: tuple[SegmentName, ...]
-) -> PartitionTable:
-    files = [each for each in table.files if each not in replaced]
-    files = sorted([*files, name], key=lambda each: each.base_offset)
-    return replace(table, files=tuple(files), end=max(table.end, end_offset(name)))
 
 
 def _replaced(table: PartitionTable, name: SegmentName) -> tuple[SegmentName, ...] | None:
@@ -125,25 +117,13 @@ def _replaced(table: PartitionTable, name: SegmentName) -> tuple[SegmentName, ..
     overlapped = tuple(
         each for each in table.files if end_offset(each) > first and each.base_offset < end
     )
-    if end <= table.start or not _is_aligned(table, name, overlapped):
+    if end <= table.start or not table.fits(name, overlapped):
         return None
     if any(each.is_compacted and each.generation >= name.generation for each in overlapped):
         return None  # a merge has records that the compaction left out
     if len(overlapped) == 1 and end == end_offset(overlapped[0]):
         return overlapped if name.generation > overlapped[0].generation else None
     return overlapped
-
-
-def _is_aligned(
-    table: PartitionTable, name: SegmentName, overlapped: tuple[SegmentName, ...]
-) -> bool:
-    """Return whether a segment overlaps only whole files, and leaves no gap before it."""
-    first, end = max(name.base_offset, table.start), end_offset(name)
-    if not overlapped:
-        return first == table.end
-    begins = max(overlapped[0].base_offset, table.start) == first
-    ends = end_offset(overlapped[-1]) == end or end > table.end
-    return begins and ends
 
 
 def _width(name: SegmentName) -> int:
@@ -159,7 +139,7 @@ def _with_compaction(table: PartitionTable, log: LogFiles) -> PartitionTable:
     The end decreases only if the table still has the files of a topic that was not compacted.
     """
     found = log.compaction
-    if found is None or _is_superseded(table, found.generation):
+    if found is None or table.has_compaction(found.generation):
         return table
     files = tuple(name for name in found.files if end_offset(name) > table.start)
     if not files or files[0].base_offset > table.start:
@@ -167,8 +147,3 @@ def _with_compaction(table: PartitionTable, log: LogFiles) -> PartitionTable:
     if table.is_compacted and found.end < table.end:
         return table
     return replace(table, files=files, end=found.end, compaction=found.generation)
-
-
-def _is_superseded(table: PartitionTable, generation: int) -> bool:
-    """Return whether the table has a compaction of this generation or a later one (protocol B7)."""
-    return generation <= table.compaction

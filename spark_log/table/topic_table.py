@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -50,6 +50,10 @@ class TableSetting:
         """Return the value of `SETTING_PROPERTY`."""
         return json.dumps({"policy": self.policy.value, "metadataOffset": self.metadata_offset})
 
+    def is_newer_than(self, known: TableSetting) -> bool:
+        """Return whether this setting replaces another one (protocol B8)."""
+        return self.metadata_offset > known.metadata_offset
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionTable:
@@ -74,6 +78,30 @@ class PartitionTable:
     def is_compacted(self) -> bool:
         """Whether the table has one row for each key."""
         return bool(self.compaction) or not self.files
+
+    def with_file(self, name: SegmentName, replaced: Sequence[SegmentName]) -> PartitionTable:
+        """Return the partition with one more file, in place of others."""
+        files = [*(each for each in self.files if each not in replaced), name]
+        files.sort(key=lambda each: each.base_offset)
+        return replace(self, files=tuple(files), end=max(self.end, end_offset(name)))
+
+    def fits(self, name: SegmentName, overlapped: Sequence[SegmentName]) -> bool:
+        """Return whether a segment overlaps files as a whole, and leaves no gap before it.
+
+        Args:
+            name: the segment.
+            overlapped: the files of this version that it overlaps, in offset order (protocol B2).
+        """
+        first, end = max(name.base_offset, self.start), end_offset(name)
+        if not overlapped:
+            return first == self.end
+        begins = max(overlapped[0].base_offset, self.start) == first
+        ends = end_offset(overlapped[-1]) == end or end > self.end
+        return begins and ends
+
+    def has_compaction(self, generation: int) -> bool:
+        """Return whether the files are of this compaction or a later one (protocol B7)."""
+        return generation <= self.compaction
 
 
 def end_offset(name: SegmentName) -> int:

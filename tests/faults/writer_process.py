@@ -9,14 +9,16 @@ import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest.mock import patch
 
 from spark_log.errors import (
     InvalidProducerEpochError,
     StorageTimeoutError,
     UnknownOutcomeError,
 )
+from spark_log.log.append import appender
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
@@ -137,25 +139,23 @@ def _append(writer, log, notes, number, count, stop=None):
 # --- rules that a writer may do without, to see that a test notices ------------------------------
 
 
-class AlwaysRecent(TailState):
+class AlwaysRecent(AppenderState):
     @property
     def is_recent(self):
         return True
-
-    def is_last_gone(self):
-        return False
 
 
 class TrustsLateSuccess(Appender):
     """Treats each successful put as final, even if its view of the log end is old."""
 
     def append_segment(self, *args, **kwargs):
-        self._tail.__class__ = TailState
+        self._state.__class__ = AppenderState
         return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
-        self._tail.__class__ = AlwaysRecent
-        return super()._try_put(*args, **kwargs)
+        self._state.__class__ = AlwaysRecent
+        with patch.object(appender, "is_last_gone", return_value=False):
+            return super()._try_put(*args, **kwargs)
 
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}

@@ -11,12 +11,12 @@ from spark_log.log.directory.log_view import LogView
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge
 from spark_log.record.batch_header import BatchHeader
-from tests.simulation.compaction.simulation import COMPACTION_SOUND, CompactionSimulation
+from tests.simulation.compaction.simulation import CompactionSimulation
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.maintenance import Merger
 from tests.simulation.log.rules import SOUND, Variant
 from tests.simulation.log.simulation import LogSimulation
-from tests.simulation.patches import PatchVariant
+from tests.simulation.patches import SHIPPED, PatchVariant
 
 _TABLE = {"table_format": "delta", "table_commit_interval_ms": DELETE_DELAY_MS}
 
@@ -33,7 +33,7 @@ class ParquetLogSimulation(LogSimulation):
 class ParquetCompactionSimulation(CompactionSimulation):
     """A compacted log, whose compactions write Parquet files."""
 
-    def __init__(self, seed: int, variant: PatchVariant = COMPACTION_SOUND) -> None:
+    def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the shipped log, or of one without a safety rule."""
         super().__init__(seed, variant)
         self.world.config = self.world.config.model_copy(update=_TABLE)

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from spark_log.cli.format.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
-from spark_log.log import OffsetIndex, TimeIndex
+from spark_log.log import KeyIndex, OffsetIndex, TimeIndex
 from spark_log.log.files import SegmentName
-from spark_log.log.key_index import KeyIndex
 from spark_log.record import ints_of, times_us_of
 from spark_log.storage import open_store
 

@@ -108,7 +108,7 @@ class GroupCoordinator:
             self._heartbeats,
             self._clock,
             heartbeat_interval_ms,
-            is_local=cluster.store.is_mapped,
+            is_local=cluster.store.is_local,
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
@@ -359,7 +359,7 @@ class GroupCoordinator:
         try:
             # The metadata are read after the group; on an object store, while the heartbeat is put.
             read_image = self._cluster.image
-            if not self._cluster.store.is_mapped:
+            if not self._cluster.store.is_local:
                 read_image = call_beside(read_image)
             # The first heartbeat is written before others can check it.
             self._own_heartbeats.begin(member.member_id, join_request(member, generation))

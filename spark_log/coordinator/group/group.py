@@ -197,6 +197,31 @@ class Group:
             each for each in self.pending_offsets if not each.partitions.isdisjoint(partitions)
         )
 
+    def refusal_of(self, sent: PendingOffsets, instance_id: str | None) -> str:
+        """Return why offsets may not be sent to a transaction; empty if they may.
+
+        Args:
+            sent: the offsets.
+            instance_id: ``group.instance.id`` of the member, if it is a static one.
+        """
+        if not sent.member_id:
+            if not self.members:
+                return ""
+            return (
+                "it has members, and this consumer is none of them: subscribe instead of assigning"
+            )
+        member = self.members.get(sent.member_id)
+        if member is None:
+            reason = f"{sent.member_id!r} is not a member any more"
+            if instance_id is not None and instance_id in self.instances:
+                reason += f"; another process has taken its group.instance.id {instance_id!r}"
+            return reason
+        if sent.generation != self.generation:
+            return f"generation {sent.generation} has passed: {self.generation} has started"
+        if lost := sent.partitions - member.held:
+            return f"{sent.member_id!r} does not have {', '.join(map(str, sorted(lost)))}"
+        return ""
+
     def replay(self, record: GroupRecord) -> Group:
         """Return the group after one more record.
 

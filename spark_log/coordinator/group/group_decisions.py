@@ -1,9 +1,11 @@
 """Decisions about a group: who joins and leaves, who gets which partition, the next generation.
 
-Each function is pure: it returns the record of the group's next state, or None if nothing changes.
-`GroupLog.commit` calls it with the state after the whole log, appends the record if the log still
-ends there, and calls it again after an append by another process. Called again after its own record
-was appended, it returns None. `Group.replay` applies a record.
+Each decision is a pure function: it returns the record of the group's next state, or None if
+nothing changes. `GroupLog.commit` calls it with the state after the whole log, appends the record
+if the log still ends there, and calls it again after an append by another process. Called again
+after its own record was appended, it returns None. `Group.replay` applies a record.
+
+`subscribed_topics` is no decision: it returns the topics that a pattern matches now.
 
 The rules: (protocol G1, G2).
 """
@@ -16,8 +18,9 @@ from dataclasses import replace
 from functools import lru_cache
 
 from spark_log.config import ClusterConfig
-from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
+from spark_log.coordinator.assignors import Subscription, assignor
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
+from spark_log.coordinator.group.reconciliation import reconcile
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     CommitFailedError,
@@ -83,9 +86,7 @@ def join(
             member.rack,
         )
         if wants_same and _topics_in_use(group, members, topics) == group.topics:
-            members = _reconcile(
-                members, {each.member_id: each.target for each in members.values()}
-            )
+            members = reconcile(members, {each.member_id: each.target for each in members.values()})
             after = group.next_generation(members=members)
             return after.to_record("join", (member.member_id, before.member_id), "")
         return _reassign(group, "join", members, topics, [member, before])
@@ -121,7 +122,7 @@ def release(
         **group.members,
         member_id: replace(member, revoking=member.revoking.difference(partitions)),
     }
-    members = _reconcile(members, {each.member_id: each.target for each in members.values()})
+    members = reconcile(members, {each.member_id: each.target for each in members.values()})
     after = group.next_generation(
         members=members, topics=_topics_in_use(group, members, group.topics)
     )
@@ -136,7 +137,10 @@ def update_topics(group: Group, topics: ExistingTopics) -> GroupRecord | None:
 
 
 def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
-    """Raise the generation to at least a value: the group's log was lost, but not its commits."""
+    """Raise the generation to at least a value: the group's log was lost, but not its commits.
+
+    The record's change is named ``fence``: members of generations before the value are fenced.
+    """
     if group.generation >= at_least:
         return None
     after = replace(group, generation=at_least, revision=0, last_removal=at_least)
@@ -151,10 +155,12 @@ def send_offsets(
 ) -> GroupRecord | None:
     """Add the pending offsets of a transaction.
 
+    Offsets without membership (``sent.member_id`` is empty) begin a new generation of the group,
+    and are recorded with it.
+
     Args:
         group: the present group.
-        sent: the pending offsets. Without membership, their generation is the lowest that they may
-            be recorded with.
+        sent: the pending offsets. Without membership, the new generation is at least theirs.
         instance_id: ``group.instance.id`` of the member, if it is a static one.
         is_over: the function that returns whether the transaction of other pending offsets is known
             to be complete: those are dropped.
@@ -172,7 +178,12 @@ def send_offsets(
         for each in known
     ):
         return None
-    _check_may_send(group, sent, instance_id)
+    if reason := group.refusal_of(sent, instance_id):
+        raise CommitFailedError(
+            f"offsets of group {group.group_id!r} cannot be sent to the transaction of "
+            f"{sent.transactional_id!r}: {reason}. Abort the transaction; the records are read "
+            f"again"
+        )
     if not sent.member_id:
         sent = replace(sent, generation=max(sent.generation, group.generation + 1))
     pending = []
@@ -200,7 +211,7 @@ def settle_offsets(group: Group, settled: Collection[PendingOffsets]) -> GroupRe
     return after.to_record("settle-offsets", (), "")
 
 
-def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
+def _common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
     """Return the assignors that all members support, in the first member's order of preference."""
     lists = [member.assignors for member in members]
     return (
@@ -226,7 +237,7 @@ def _reassign(
     about: Iterable[Member],
 ) -> GroupRecord:
     """Compute a new target assignment, and take the first step towards it."""
-    if not common_assignors(members.values()):
+    if not _common_assignors(members.values()):
         for member in about:
             if member.member_id in members:
                 _check_assignors(members.values(), member)
@@ -247,26 +258,9 @@ def _reassign(
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
         target = assignor(protocol).assign(counts, subscriptions)
-        members = _reconcile(members, target)
+        members = reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)
     return after.to_record(change, tuple(member.member_id for member in about), "")
-
-
-def _reconcile(
-    members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
-) -> dict[str, Member]:
-    """Give members their target partitions that they own or that are free; revoke all others."""
-    held = {name: member.held for name, member in members.items()}
-    step = cooperative_step({name: list(each) for name, each in target.items()}, held)
-    return {
-        name: replace(
-            member,
-            owned=frozenset(step[name]),
-            revoking=held[name].difference(target[name]),
-            pending=frozenset(target[name]).difference(step[name]),
-        )
-        for name, member in members.items()
-    }
 
 
 def _topics_in_use(
@@ -299,37 +293,15 @@ def _keep_topics(member: Member, topics: Collection[str]) -> Member:
 def _vote(members: Iterable[Member]) -> str | None:
     """Return the assignor that most members prefer, of those that all support, as in Kafka."""
     members = list(members)
-    common = common_assignors(members)
+    common = _common_assignors(members)
     votes = [next(name for name in each.assignors if name in common) for each in members if common]
     return max(common, key=votes.count, default=None)
 
 
-def _check_may_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> None:
-    member = group.members.get(sent.member_id)
-    if not sent.member_id:
-        if not group.members:
-            return
-        reason = "it has members, and this consumer is none of them: subscribe instead of assigning"
-    elif member is None:
-        reason = f"{sent.member_id!r} is not a member any more"
-        if instance_id is not None and instance_id in group.instances:
-            reason += f"; another process has taken its group.instance.id {instance_id!r}"
-    elif sent.generation != group.generation:
-        reason = f"generation {sent.generation} has passed: {group.generation} has started"
-    elif lost := sent.partitions - member.held:
-        reason = f"{sent.member_id!r} does not have {', '.join(map(str, sorted(lost)))}"
-    else:
-        return
-    raise CommitFailedError(
-        f"offsets of group {group.group_id!r} cannot be sent to the transaction of "
-        f"{sent.transactional_id!r}: {reason}. Abort the transaction; the records are read again"
-    )
-
-
 def _check_assignors(members: Iterable[Member], member: Member) -> None:
     others = [each for each in members if each.member_id != member.member_id]
-    if others and not common_assignors([member, *others]):
-        common = common_assignors(others)
+    if others and not _common_assignors([member, *others]):
+        common = _common_assignors(others)
         raise InconsistentGroupProtocolError(
             f"partition.assignment.strategy is {', '.join(member.assignors)}, but the assignors "
             f"that all members of the group support are {', '.join(common)}; add one of these",
@@ -344,7 +316,7 @@ def _joining(
     """Yield the waiting members that may be added to the members of a group."""
     names = set(members)
     instances = {member.instance_id for member in members.values()} - {None}
-    common = set(common_assignors(members.values()))
+    common = set(_common_assignors(members.values()))
     least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     for member in waiting:
         if len(names) >= config.group_max_size:

@@ -1,9 +1,9 @@
 """Maintenance of the offsets table, in the background of commits, keeps it small and fast to open.
 
-The process that commits every `MAINTENANCE_EVERY`-th version compacts small files. If they are due,
-it also lets delta-rs write a checkpoint, and deletes versions that are past the table's retention.
-Every ten minutes one process deletes expired offsets and unneeded data files. Each step may fail,
-or be done twice, without harm.
+After every `CommitQueue.maintenance_every` versions, the process that committed the last one
+compacts small files. If they are due, it also lets delta-rs write a checkpoint, and deletes
+versions that are past the table's retention. Every ten minutes one process deletes expired offsets
+and unneeded data files. Each step may fail, or be done twice, without harm.
 
 Ages are measured by the storage's time, never by this process's clock. A process whose clock
 differs from it by more than ``max.clock.skew.ms`` deletes nothing: one of the two clocks is wrong.
@@ -74,11 +74,13 @@ class OffsetsMaintenance:
         compact_all_every_us: the time between two compactions of all files.
         checkpoint_pause_ms: the minimum time between two checkpoints, also at hundreds of versions
             per second, counted from a checkpoint that this process wrote or saw another one write.
+        cleanup_class: the class of the removal of versions and data files.
     """
 
     tidy_every_us: ClassVar[int] = 600_000_000
     compact_all_every_us: ClassVar[int] = 24 * 3600 * 1_000_000
     checkpoint_pause_ms: ClassVar[float] = 5000.0
+    cleanup_class: ClassVar[type[DeltaCleanup]] = DeltaCleanup
 
     def __init__(
         self, table: OffsetsStore, commits: CommitQueue, image: Callable[[], MetadataImage]
@@ -97,7 +99,7 @@ class OffsetsMaintenance:
         self._is_wanted = threading.Event()
         self._checkpoint_from_ms = 0.0
         self._known_checkpoint: int | None = None
-        self._cleanup = DeltaCleanup(table.store, OFFSETS_TABLE, table.clock)
+        self._cleanup = self.cleanup_class(table.store, OFFSETS_TABLE, table.clock)
         self._warned: set[str] = set()
 
     def start(self) -> None:

@@ -103,7 +103,7 @@ class OffsetsStore:
             create_table(self.log, self.clock)
             self._forget()  # others may have created it meanwhile, and committed
         if not self._is_marked:
-            if self.store.is_mapped:
+            if self.store.is_local:
                 self._mark(is_new=is_new)
             else:  # a crash leaves the marker to the next process in any case
                 call_beside(lambda: self._mark_or_count(is_new=is_new))

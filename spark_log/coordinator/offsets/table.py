@@ -457,7 +457,7 @@ class OffsetsTable:
 
         On an object store they are read in parallel with the caller's next requests.
         """
-        if not self._cluster.store.is_mapped:
+        if not self._cluster.store.is_local:
             return call_beside(self._cluster.image)
         image = self._cluster.image()
         return lambda: image

@@ -14,7 +14,7 @@ from spark_log.log.directory import PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.key_index import MIN_INDEXED_RECORDS, KeyIndex
 from spark_log.log.producers import NOT_LISTED_US, ProducerState, TransactionIndex
-from spark_log.log.read.committed_tail import compact_aborted
+from spark_log.log.read.committed_tail_view import compact_aborted
 from spark_log.log.read.key_map import KeyMap
 from spark_log.log.read.segment_batches import NewerLeaderEpochError, Selection, read_segment
 from spark_log.log.read.tail_view import TailView

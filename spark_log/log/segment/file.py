@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -332,7 +332,7 @@ class _RangedFile(_ArrowFile):
         While one range is decoded, the next one is read in the background. This begins after the
         first range, since many readers need a few batches alone.
         """
-        background = ThreadPoolExecutor(1, "spark-log-read-ahead")
+        background = self._store.executor_class(1, "spark-log-read-ahead")
         ahead: Future[Range] | None = None
         spans = self._spans(first, len(self.blocks) if behind is None else behind)
         try:

@@ -100,7 +100,7 @@ class TopicRouter:
             route = self._accumulator.routes.get(topic)
             return route if route is not None else self._install(image.topic(topic))
 
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             return look_up()
         return call_within(
             max(0.0, self._config.max_block_ms - passed_ms),

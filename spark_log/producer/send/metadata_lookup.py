@@ -50,7 +50,7 @@ class MetadataLookup:
         Raises:
             SparkLogError: the metadata cannot be read. Other threads try by themselves.
         """
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             return self.image()
         return self._cluster.metadata.recent_image(METADATA_LEASE_MS) or self.image()
 

@@ -170,6 +170,16 @@ class Members:
         call_one = self._call(number, call)
         return self.fan_out.request([call_one], is_done=_never, suffices=lambda _: not is_last)[0]
 
+    def install(self, changed: Membership) -> None:
+        """Put a list of the members on a majority of these, which may have an older one.
+
+        Raises:
+            StorageError: a majority does not answer.
+        """
+        done = self.broadcast(changed.install)
+        if len(done.answers) < self.majority:
+            raise self.no_majority(self.membership.url, done)
+
     def forget(self, call: Callable[[Store], Any], numbers: Collection[int]) -> None:
         """Call members to delete objects that are not needed any more; count and log failures.
 
@@ -180,7 +190,7 @@ class Members:
             with IN_PROCESS.suppress("deletion of a quorum's votes", store.url, StorageError):
                 call(store)
 
-        if all(store.is_mapped for store in self.stores):
+        if all(store.is_local for store in self.stores):
             self.broadcast(run, numbers)
         else:
             self.fan_out.send([self._call(number, run) for number in sorted(numbers)])

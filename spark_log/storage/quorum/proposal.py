@@ -68,7 +68,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -159,7 +159,11 @@ class Proposal:
         path: the file's path.
         ballot: the ballot that it tries.
         holders: the file on the members that hold it, if others have put it; empty otherwise.
+        backoff: mean pause after a lost ballot, as a multiple of the time that it took. The other
+            proposer's requests take about as long.
     """
+
+    backoff: ClassVar[float] = 1.0
 
     def __init__(
         self, path: str, value: bytes | pa.Buffer | None, *, clock: Clock, random: Random
@@ -205,7 +209,7 @@ class Proposal:
                         break
                     if not wait:
                         took_ms = self._clock.monotonic_ms() - began_ms
-                    self._wait(took_ms * 2.0 ** min(attempt + wait, 6))
+                    self._wait(self.backoff * took_ms * 2.0 ** min(attempt + wait, 6))
                 if is_own is not None:
                     return is_own
             except MembershipChangedError:

@@ -60,7 +60,7 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         ConcurrentModificationError: another process changed the members.
         StorageError: a majority, or the new root, does not answer.
     """
-    members = _finish_last_change(store)
+    members = _finish_last_change(store, clock)
     voters = members.membership.voters
     joining = store.open_member(root)
     known = next((voter for voter in voters if voter.root == joining.url), None)
@@ -80,7 +80,7 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         # Copy what clients have put that had the list before this one.
         store.with_members(lambda members: synchronize(members, clock=clock))
         changed = _decide(store, members, (*voters, voter))
-        _install(members, changed)
+        members.install(changed)
         store.reload()
     elif known.directory_id in status.directory_ids:
         changed = members.membership  # an earlier call was interrupted
@@ -111,7 +111,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
         ConcurrentModificationError: another process changed the members.
         StorageError: a majority of the other members does not answer.
     """
-    members = _finish_last_change(store)
+    members = _finish_last_change(store, clock)
     voters = members.membership.voters
     staying = tuple(voter for voter in voters if voter.root != root)
     if len(staying) == len(voters):
@@ -122,7 +122,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
         raise InvalidConfigurationError(f"{root} is the only member of the quorum", key="quorum")
     store.with_members(lambda members: synchronize(members, clock=clock, without=root))
     changed = _decide(store, members, staying)
-    _install(members, changed)
+    members.install(changed)
     store.reload()
     store.put(_note_path(changed), b"")
     _take_ids(store, members, set(voters) - set(staying))
@@ -189,7 +189,7 @@ def _directories(members: Members, directory: str) -> Iterator[str]:
         yield from _directories(members, f"{directory}/{name}".lstrip("/"))
 
 
-def _finish_last_change(store: QuorumStore) -> Members:
+def _finish_last_change(store: QuorumStore, clock: Clock) -> Members:
     """Finish the last change of the members if its process has ended; return the newest members.
 
     The change is finished when its list is on a majority of the members before it. The file
@@ -202,8 +202,8 @@ def _finish_last_change(store: QuorumStore) -> Members:
         return members
     before = _list_before(members)
     stores = [store.open_member(voter.root) for voter in before.voters]
-    _install(Members(before, stores, members.fan_out), membership)
-    store.with_members(synchronize)
+    Members(before, stores, members.fan_out).install(membership)
+    store.with_members(partial(synchronize, clock=clock))
     store.put(note, b"")
     return members
 
@@ -229,7 +229,7 @@ def _decide(store: QuorumStore, members: Members, voters: tuple[Voter, ...]) -> 
         store.put_if_absent(changed.change_path, changed.to_json())
     except AlreadyExistsError:
         decided = store.open_buffer(changed.change_path).to_pybytes()
-        _install(members, Membership.parse(decided, changed.change_path))
+        members.install(Membership.parse(decided, changed.change_path))
         store.reload()
         raise ConcurrentModificationError(
             "another process has changed the members of the quorum at the same time; see them with "
@@ -246,10 +246,3 @@ def _take_ids(store: QuorumStore, members: Members, removed: Iterable[Voter]) ->
         for reply in replies:
             if reply is not None and reply.error is not None:
                 IN_PROCESS.add("taking of a removed member's id", voter.root, reply.error)
-
-
-def _install(members: Members, changed: Membership) -> None:
-    """Put a list on a majority of members that may have an older one."""
-    done = members.broadcast(changed.install)
-    if len(done.answers) < members.majority:
-        raise members.no_majority(members.membership.url, done)

@@ -21,7 +21,7 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets import maintenance
-from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY, CommitQueue, CommitRequest
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, PartitionKey, Row
 from spark_log.coordinator.offsets.store import OffsetsStore
@@ -39,6 +39,7 @@ MINUTE_MS = 60_000
 
 DAY_MS = 24 * 3600 * 1000
 DAY_US = DAY_MS * 1000
+MAINTENANCE_EVERY = CommitQueue.maintenance_every
 WEEK_MS = 7 * DAY_MS
 
 

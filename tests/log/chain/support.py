@@ -138,7 +138,7 @@ class Process:
             raise self.refused[broker_id]
         return self.stores[broker_id]
 
-    def _open(self, broker_id, number):
+    def _open(self, broker_id, number, check_root=None):
         cluster = self._cluster
         return LocalLog(
             self._store_of(broker_id),
@@ -149,6 +149,7 @@ class Process:
             clock=cluster.clock,
             suppressed=self.suppressed,
             has_leader_epochs=True,
+            check_root=check_root,
         )
 
     def replica(self, broker_id, number=0):

@@ -115,7 +115,7 @@ class GroupSimulation(Simulation):
 
 
 def _unsettled(world: GroupWorld, members: list[SimulatedMember]) -> str:
-    """Return what is wrong with a group that should be settled; empty: nothing."""
+    """Return the problem of a group that should be settled; empty if there is none."""
     if all(each.is_dead for each in members):
         return ""  # no member is left
     return next(_problems(world, members), "")

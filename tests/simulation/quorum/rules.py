@@ -137,6 +137,11 @@ class _ConfirmsAll(Members):
         return set(counted)
 
 
+class _InstallsNothing(Members):
+    def install(self, changed: Membership) -> None:
+        pass
+
+
 class _KeepsItsMembers(Members):
     def _check_version(self, statuses: Mapping[int, RootStatus]) -> None:
         pass
@@ -153,8 +158,8 @@ QUORUM_RULES: dict[str, PatchVariant] = {
     "a ballot has one owner": _proposing(_OwnsEach),
     "a vote stands on a majority": _without((Membership, "majority", property(lambda _: 1))),
     "only all claims are a choice": _proposing(_OwnsByMajority),
-    "what may have been chosen is adopted": _proposing(_AdoptsItsOwn),
-    "what all may have claimed is adopted": _proposing(_AdoptsVotes),
+    "a proposal that may have been chosen is adopted": _proposing(_AdoptsItsOwn),
+    "a proposal that all may have claimed is adopted": _proposing(_AdoptsVotes),
     "the highest vote is adopted": _proposing(_AdoptsTheLowest),
     "earlier ballots are closed": _proposing(_EntersWithoutClosing),
     "the file is looked for after the votes": _proposing(_FinishesAtOnce),
@@ -163,7 +168,7 @@ QUORUM_RULES: dict[str, PatchVariant] = {
     "a proposer asks whether others have finished its proposal": _proposing(_NeverHasWon),
     "votes of others are no proof": _proposing(_HasWonByAnyVotes),
     "a root without its id does not count": _asking(_CountsRootsWithoutTheirId),
-    "who does not agree is asked again": _asking(_ConfirmsAll),
+    "members that do not agree are asked again": _asking(_ConfirmsAll),
     "a file is shown when a majority holds it": _without(
         (merged_list, "look_up", _look_at_any), (quorum_store, "look_up", _look_at_any)
     ),
@@ -171,8 +176,6 @@ QUORUM_RULES: dict[str, PatchVariant] = {
     "decisions are finished before the members change": _without(
         (reconfiguration, "synchronize", _nothing)
     ),
-    "a list is on a majority of the members before": _without(
-        (reconfiguration, "_install", _nothing)
-    ),
+    "a list is on a majority of the members before": _asking(_InstallsNothing),
 }
 """The name of each safety rule, and the variant without it."""

@@ -1,4 +1,4 @@
-"""A model of the names of a quorum: which bytes each of them got, and who was told so."""
+"""A model of the names of a quorum: the bytes of each name, and the puts that were acknowledged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.violation import ViolationError
 
 
 class TrueNames:
-    """Checks that a name has one content for ever, and that what was acknowledged is read.
+    """Checks that a name has one content for ever, and that acknowledged content is read.
 
     Attributes:
         contents: by path, the bytes of the first file under this name on any member.

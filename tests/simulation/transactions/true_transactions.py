@@ -308,7 +308,7 @@ class TrueTransactions:
             raise ViolationError(f"{values[0]!r} was acknowledged at {info.base_offset}: {found}")
 
     def check_decided(self, counting: Sequence[ProducerIdAndEpoch], *, is_committed: bool) -> None:
-        """Check that an acknowledged commit or abort is what was decided."""
+        """Check that an acknowledged commit or abort is the one that was decided."""
         for each in counting:
             if self.outcomes.get(each, False) is not is_committed:
                 raise ViolationError(f"{each}: {is_committed=} was acknowledged, and is not so")

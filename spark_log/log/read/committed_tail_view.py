@@ -27,7 +27,7 @@ def compact_aborted(index: TransactionIndex, view: LogView) -> None:
         index.compact([view.log_start_offset, *ends])
 
 
-class CommittedTail(LogCache):
+class CommittedTailView(LogCache):
     """The followed end of a log, with the transactions that decide which records are returned.
 
     A transaction is decided by a marker behind its records. Therefore the headers of each new

@@ -17,7 +17,7 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
@@ -32,7 +32,7 @@ class ControlRecordInLogError(Exception):
     """A marker of the segment to append, or the barrier that it is, is in the log already."""
 
 
-class TailState:
+class AppenderState:
     """The end of one log as its appender knows it: the offset, the leader epoch, the producers.
 
     All of it can be lost at any time: a listing restores it. Each segment that moves the log's end
@@ -52,7 +52,7 @@ class TailState:
         *,
         has_leader_epochs: bool,
     ) -> None:
-        self.end: LogTail | None = None
+        self.end: LogEnd | None = None
         self._directory = directory
         self._snapshots = snapshots
         self._config = config
@@ -80,11 +80,7 @@ class TailState:
             self._clock, end.observed_ms, self._directory.valid_ms
         )
 
-    def is_last_gone(self) -> bool:
-        """Return whether the log's last segment was removed, and the log with it."""
-        return is_last_gone(self._directory, self.known_end())
-
-    def known_end(self) -> LogTail:
+    def known_end(self) -> LogEnd:
         """Return the end, which must be known."""
         assert self.end is not None
         return self.end
@@ -101,13 +97,13 @@ class TailState:
     # --- may a segment be put? -------------------------------------------------------------------
 
     def check(
-        self, segment: StagedSegment, expected_leo: int | None, *, is_epoch_certain: bool
+        self, segment: StagedSegment, expected_end_offset: int | None, *, is_epoch_certain: bool
     ) -> int | None:
         """Check that a segment may be put at the log's end; list the log where the state is short.
 
         Args:
             segment: the segment to append.
-            expected_leo: required log end offset; None for any offset.
+            expected_end_offset: required log end offset; None for any offset.
             is_epoch_certain: whether the segment's leader epoch was read from the metadata just
                 now. Then it may be appended to a log that was emptied, and so shows no epoch.
 
@@ -133,15 +129,15 @@ class TailState:
         if duplicate is not None:
             return duplicate
         try:
-            self._check_order(segment, expected_leo)
+            self._check_order(segment, expected_end_offset)
         except (LogEndOffsetMismatchError, OutOfOrderSequenceError, InvalidTxnStateError):
-            if segment.producer is None and (expected_leo or 0) < self.log_end_offset:
+            if segment.producer is None and (expected_end_offset or 0) < self.log_end_offset:
                 raise  # the log's end never goes back
             # Other processes may have appended the segments that it follows.
             self.observe(segment)
             duplicate = self.duplicate_offset(segment)
             if duplicate is None:
-                self._check_order(segment, expected_leo)
+                self._check_order(segment, expected_end_offset)
         return duplicate
 
     def end_offset_in(self, leader_epoch: int) -> int:
@@ -184,13 +180,13 @@ class TailState:
                 log_epoch=log_epoch,
             )
 
-    def _check_order(self, segment: StagedSegment, expected_leo: int | None) -> None:
+    def _check_order(self, segment: StagedSegment, expected_end_offset: int | None) -> None:
         """Check that the segment follows what is in the log."""
-        if expected_leo not in (None, self.log_end_offset):
+        if expected_end_offset not in (None, self.log_end_offset):
             raise LogEndOffsetMismatchError(
                 f"{self._directory.path}: the log ends at {self.log_end_offset}, not at "
-                f"{expected_leo}; read up to its end and try again",
-                expected=expected_leo,
+                f"{expected_end_offset}; read up to its end and try again",
+                expected=expected_end_offset,
                 actual=self.log_end_offset,
             )
         self._check_producer(segment)
@@ -249,7 +245,7 @@ class TailState:
         """
         view, opened = self._directory.observe_and_open()
         if segment is not None and segment.needs_producers:
-            if opened is not None and opened.is_in_memory and not self._directory.store.is_mapped:
+            if opened is not None and opened.is_in_memory and not self._directory.store.is_local:
                 self._snapshots.summaries.on_opened(view.live.segments[-1].name, opened)
             self._producers, view = self._snapshots.producers(view, self._producers)
         self.on_listed(view)
@@ -265,9 +261,9 @@ class TailState:
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
-        self.end = LogTail(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
+        self.end = LogEnd(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
 
-    def on_read(self, end: LogTail, segments: int) -> None:
+    def on_read(self, end: LogEnd, segments: int) -> None:
         """Move the end past segments of other appenders that were read, if the end is recent.
 
         Args:
@@ -317,7 +313,7 @@ class TailState:
                 segment had its own.
         """
         name, end_offset = SegmentName(base_offset), base_offset + segment.record_count
-        self.end = LogTail(end_offset, tried_ms, name, segment.leader_epoch)
+        self.end = LogEnd(end_offset, tried_ms, name, segment.leader_epoch)
         self._directory.on_log_end(end_offset)
         if self._producers is not None and self._producers.offset == base_offset:
             self._producers.replay(base_offset, segment.headers, NOT_LISTED_US)
@@ -331,7 +327,7 @@ class TailState:
         # freeing it takes longer than a listing is valid.
         self._directory.on_log_end(winner.end_offset)
         name = SegmentName(winner.base_offset)
-        self.end = LogTail(winner.end_offset, end.observed_ms, name, winner.leader_epoch)
+        self.end = LogEnd(winner.end_offset, end.observed_ms, name, winner.leader_epoch)
 
     def catch_up(self, segment: StagedSegment) -> None:
         """Move the end past all segments of other appenders by one listing.
@@ -366,10 +362,10 @@ class TailState:
                 self._replay(winner, end)
         except NotFoundError:
             return self.observe(segment)
-        self.end = LogTail(end_offset, end.observed_ms, last, epoch)
+        self.end = LogEnd(end_offset, end.observed_ms, last, epoch)
         return None
 
-    def _replay(self, winner: SegmentReader, end: LogTail) -> None:
+    def _replay(self, winner: SegmentReader, end: LogEnd) -> None:
         """Replay a segment that another appender put at an end of the log, or after it."""
         self._derived.on_append_of_other(winner, end.observed_ms)
         if self._producers is not None:

@@ -1,4 +1,4 @@
-"""Appends segments and markers to a partition through the chain of its replicas."""
+"""Appends segments and markers to all replicas of a partition, through the chain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
 from spark_log.log.append import LogAppendInfo
-from spark_log.log.chain.chain_attempt import MAX_CHANGES, ChainAttempt, unknown_outcome
+from spark_log.log.chain.failover import MAX_CHANGES, Failover, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ALL, ReplicaChain
 from spark_log.log.chain.replica_failure import (
@@ -23,8 +23,8 @@ from spark_log.log.segment import SegmentWriter, StagedSegment
 from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
-class ChainAppender:
-    """Stages segments on the leader's root, and puts them, for `PartitionLog`."""
+class ReplicatedAppender:
+    """Stages segments on the leader's root, and appends them to all replicas of the partition."""
 
     def __init__(
         self,
@@ -59,39 +59,39 @@ class ChainAppender:
             StorageError: no replica can stage a segment. The writer's methods raise this, too; they
                 raise `StagingFailedError` if the leader has failed and another replica leads.
         """
-        attempt = self._chain.attempt(self._chain.states.current())
+        failover = self._chain.failover(self._chain.states.current())
         for _ in range(MAX_CHANGES):
-            state = attempt.available()
+            state = failover.available()
             copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
             try:
                 with blaming(state.leader):
                     leader = self._chain.replica(state, state.leader)
-                return leader.segment_writer(
+                return leader.stager.segment_writer(
                     compression,
                     producer,
                     leader_epoch=state.leader_epoch,
                     copies=copies,
-                    on_failure=partial(self._on_staging_error, state, attempt),
+                    on_failure=partial(self._on_staging_error, state, failover),
                 )
             except ReplicaFailedError as failed:
-                attempt.move_to(attempt.leave_out(state, failed))
+                failover.move_to(failover.leave_out(state, failed))
             except StagingFailedError:  # the leader was left out just now
-                attempt.move_to(self._chain.states.current())
+                failover.move_to(self._chain.states.current())
         raise self._staging_failed(f"its replicas changed {MAX_CHANGES} times")
 
     def _on_staging_error(
-        self, state: PartitionState, attempt: ChainAttempt, error: SparkLogError
+        self, state: PartitionState, failover: Failover, error: SparkLogError
     ) -> None:
         """Leave out the leader, on whose root a segment cannot be staged.
 
         Raises:
             StagingFailedError: another replica leads now.
-            SparkLogError: See `ChainAttempt.leave_out`.
+            SparkLogError: See `Failover.leave_out`.
         """
         if not is_replicas_fault(error):
             return
         if self._chain.states.current().leader_epoch == state.leader_epoch:
-            attempt.leave_out(state, ReplicaFailedError(state.leader, error))
+            failover.leave_out(state, ReplicaFailedError(state.leader, error))
         raise self._staging_failed(error) from error
 
     def _staging_failed(self, why: object) -> StagingFailedError:
@@ -102,7 +102,7 @@ class ChainAppender:
         )
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
+        self, segment: StagedSegment, *, expected_end_offset: int | None = None, acks: int = ALL
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end, on all in-sync replicas.
 
@@ -111,20 +111,14 @@ class ChainAppender:
 
         Args:
             segment: the segment to append, from `segment_writer`.
-            expected_leo: required log end offset of the leader; None appends at any offset.
+            expected_end_offset: required log end offset of the leader; None appends at any offset.
             acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
                 leader has it, after which `catch_up` has to be called.
 
         Raises:
-            NotEnoughReplicasError: fewer replicas are in sync than ``min.insync.replicas``; nothing
-                was appended.
-            NotEnoughReplicasAfterAppendError: the segment was appended, but afterwards fewer
-                replicas are in sync.
-            LeaderNotAvailableError: the partition has no leader; nothing was appended.
-            UnknownOutcomeError: it could not be determined whether the segment is in the log.
             StagingFailedError: the segment was staged on a root that has failed, and is not in the
                 log: stage its records again.
-            SparkLogError: See `Appender.append_segment`.
+            SparkLogError: See `ReplicaChain.append` and `Appender.append_segment`.
         """
         staged = [segment]
         put_to: tuple[str, LogAppendInfo] | None = None
@@ -141,9 +135,11 @@ class ChainAppender:
             if latest.leader_epoch != state.leader_epoch or not is_here:
                 self._check_is_there(latest)
                 copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
-                latest = leader.stage_again(latest, state.leader_epoch, copies)
+                latest = leader.stager.stage_again(latest, state.leader_epoch, copies)
                 staged.append(latest)
-            info = leader.appender.append_segment(latest, expected_leo, is_epoch_certain=is_certain)
+            info = leader.appender.append_segment(
+                latest, expected_end_offset, is_epoch_certain=is_certain
+            )
             put_to = leader.files.url, info
             is_last = info.last_offset + 1 == leader.appender.log_end_offset
             if len(state.chain) > 1 and is_last and not info.is_duplicate:
@@ -199,16 +195,14 @@ class ChainAppender:
             The offsets of the appended markers; None if nothing was left to append.
 
         Raises:
-            NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, LeaderNotAvailableError: See
-                `append_segment`.
-            SparkLogError: See `Appender.append_markers`.
+            SparkLogError: See `ReplicaChain.append` and `Appender.append_markers`.
         """
 
         def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> LogAppendInfo | None:
             self._followers.forget_put()
             return leader.appender.append_markers(
                 markers,
-                lambda missing: leader.stage_markers(missing, state.leader_epoch),
+                lambda missing: leader.stager.stage_markers(missing, state.leader_epoch),
                 is_epoch_certain=is_certain,
             )
 

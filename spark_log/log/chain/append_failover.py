@@ -1,22 +1,22 @@
-"""One append through a chain: what was put, and under which state of the partition."""
+"""Failover of an append: what was put, under which state, and whether it has to be put again."""
 
 from __future__ import annotations
 
 from typing import Generic, TypeVar
 
 from spark_log.errors import StorageError, UnknownLeaderEpochError, UnknownOutcomeError
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.util import SuppressedErrors
 
 _Result = TypeVar("_Result")
 
 
-class AppendAttempt(ChainAttempt, Generic[_Result]):
+class AppendFailover(Failover, Generic[_Result]):
     """One append, which is put again when the leader or its epoch changes.
 
     Attributes:
-        is_certain: whether `state` was read from the metadata in this attempt.
+        is_certain: whether `state` was read from the metadata during this append.
         lacks_barrier: whether the leader's log may lack the barrier of the state's leader epoch.
         result: the result of the last put.
     """

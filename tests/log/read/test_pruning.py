@@ -1,10 +1,10 @@
-"""Lookups by time over many segments: the opened segments, and views that are outdated."""
+"""Pruning by time: the segments that a lookup opens, and the offsets that a read can skip."""
 
 import pytest
 
 from spark_log.errors import NotFoundError
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.read.times import SegmentTimes
+from spark_log.log.read.pruning import SegmentTimes, parts_within_times, prune_segments
 from spark_log.log.snapshot.snapshots import Snapshots
 from tests.log.support import HookedStore, free, merge, move_start, open_log, put_segment
 from tests.record.samples import START_US, numbered
@@ -110,3 +110,48 @@ class TestViews:
         move_start(inner, 20, 20)
         asked = time_of(inner, 20)
         assert log.offset_for_time(0) == (20, asked)
+
+
+class TestPruning:
+    """The earliest timestamp of a segment is known from the snapshot alone."""
+
+    @pytest.fixture
+    def times_us(self, inner):
+        return [time_of(inner, offset) for offset in range(COUNT)]
+
+    @pytest.mark.parametrize(
+        ("offsets", "times", "parts"),
+        [
+            ((0, COUNT), (0, COUNT), [(0, COUNT)]),
+            ((5, 9), (0, COUNT), [(5, 9)]),
+            ((0, COUNT), (5, 9), [(5, 9), (IN_SNAPSHOT, COUNT)]),
+            ((7, IN_SNAPSHOT), (5, 9), [(7, 9)]),
+            ((0, 5), (5, 9), []),
+        ],
+    )
+    def test_leaves_the_segments_that_can_hold_a_record(self, log, times_us, offsets, times, parts):
+        summaries, view = log.segments(log.observe())
+        bounds = times_us[times[0]], times_us[times[1] - 1] + 1
+        assert prune_segments(view, summaries, offsets, bounds) == parts
+
+    @pytest.mark.parametrize("reads_times_first", [True, False])
+    def test_leaves_the_batches_that_can_hold_a_record(
+        self, inner, log, times_us, reads_times_first
+    ):
+        merge(inner, 10, 20)
+        reader = log.files.open(SegmentName(10, 19, 1))
+
+        def parts(offsets, first, last):
+            return list(
+                parts_within_times(
+                    reader,
+                    offsets,
+                    (times_us[first], times_us[last] + 1),
+                    reads_times_first=reads_times_first,
+                )
+            )
+
+        assert parts((10, 20), 13, 15) == [(13, 16 if reads_times_first else 20)]
+        assert parts((14, 18), 13, 15) == [(14, 16 if reads_times_first else 18)]
+        assert parts((10, 20), 20, 25) == []
+        assert parts((10, 13), 13, 15) == []

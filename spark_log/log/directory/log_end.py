@@ -9,7 +9,7 @@ from spark_log.log.files import SegmentName, StartMarker
 
 
 @dataclass(frozen=True, slots=True)
-class LogTail:
+class LogEnd:
     """A log end offset, and the time when no segment had its name.
 
     Attributes:
@@ -26,7 +26,7 @@ class LogTail:
     leader_epoch: int | None = None
 
 
-def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
+def is_last_gone(directory: PartitionDirectory, end: LogEnd) -> bool:
     """Return whether the log's last segment does not exist any more; False on an object store.
 
     A segment that was part of the log so recently cannot have been deleted by a cleaner: the log
@@ -35,12 +35,12 @@ def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
 
     Args:
         directory: the partition's directory.
-        tail: the log's end, observed recently.
+        end: the log's end, observed recently.
     """
-    if tail.last is not None:
-        name = tail.last.file_name
-    elif tail.log_end_offset:
-        name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
+    if end.last is not None:
+        name = end.last.file_name
+    elif end.log_end_offset:
+        name = StartMarker(end.log_end_offset, end.log_end_offset).name
     else:
         return False
     return directory.store.is_gone(directory.file_path(name))
