@@ -9,6 +9,7 @@ from .chain import StagingFailedError as StagingFailedError
 from .directory import DirectoryListing as DirectoryListing
 from .directory import LogView as LogView
 from .directory import PartitionDirectory as PartitionDirectory
+from .key_index import KeyIndex as KeyIndex
 from .lag import Lag as Lag
 from .lag import first_unread_us as first_unread_us
 from .local_log import LocalLog as LocalLog

@@ -1,3 +1,4 @@
+from .key_lookup import KeyQuery as KeyQuery
 from .leader_epochs import LeaderEpochs as LeaderEpochs
 from .log_reader import MAX_READ_BYTES as MAX_READ_BYTES
 from .log_reader import IsolationLevel as IsolationLevel
