@@ -71,7 +71,7 @@ def _fill(root: str, count: int) -> Path:
         )
 
     log.append([batch(first) for first in range(0, count, _BATCH)])
-    return Path(root) / log.directory / SegmentName(0).log
+    return Path(root) / log.directory / SegmentName(0).file_name
 
 
 def _read(root: str, path: Path, columns: Sequence[str]) -> tuple[int, int]:

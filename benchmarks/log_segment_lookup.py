@@ -92,7 +92,7 @@ def _write(store: LocalStore) -> None:
         ]
         writer.write(pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA))
     segment = writer.finish()
-    store.put_if_absent(f"{_DIRECTORY}/{_NAME.log}", segment.staged, sync=False)
+    store.put_if_absent(f"{_DIRECTORY}/{_NAME.file_name}", segment.staged, sync=False)
     for name, data in segment.derived_files(_NAME):
         store.put(str(Path(_DIRECTORY) / name), data)
 

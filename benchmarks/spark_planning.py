@@ -93,7 +93,7 @@ def _make(root: str, partitions: int, segments: int, *, with_indexes: bool) -> N
         for base in range(0, segments * _RECORDS, _RECORDS):
             name = SegmentName(base)
             if base:
-                os.link(directory / SegmentName(0).log, directory / name.log)
+                os.link(directory / SegmentName(0).file_name, directory / name.file_name)
             if with_indexes:
                 (directory / name.index).touch()
                 (directory / name.time_index).touch()

@@ -94,6 +94,7 @@ def clean_replicas(
     dedupe_buffer_bytes: int,
     storage_clock: StorageClock | None = None,
     rewriting: AbstractContextManager[object] | None = None,
+    table_at_once: bool = False,
 ) -> Iterator[CleanedPartition]:
     """Clean the replicas of a partition in turn; the failure of one does not stop the others.
 
@@ -108,6 +109,8 @@ def clean_replicas(
         storage_clock: the storages' clock, shared by several partitions; None asks the storage.
         rewriting: entered while merging or compacting: a lock if several partitions are cleaned
             at the same time.
+        table_at_once: whether segments of a topic that is a table are written as Parquet before
+            ``table.commit.interval.ms`` has passed.
 
     Raises:
         UnknownTopicOrPartitionError: the topic was deleted.
@@ -129,6 +132,7 @@ def clean_replicas(
             storage_clock=storage_clock,
             rewriting=rewriting,
             listing=listing if is_listed else None,
+            table_at_once=table_at_once,
         )
         return cleaner.plan() if dry_run else cleaner.clean()
 
@@ -200,6 +204,7 @@ class ClusterCleaner:
         dry_run: bool = False,
         on_progress: OnProgress = lambda done_bytes: None,
         dedupe_buffer_bytes: int = DEDUPE_BUFFER_BYTES,
+        table_at_once: bool = False,
     ) -> None:
         """Return a cleaner for some partitions of a root, or for all.
 
@@ -210,6 +215,8 @@ class ClusterCleaner:
             dry_run: report what would be done, and do nothing.
             on_progress: called with the number of bytes just processed; it may sleep to throttle.
             dedupe_buffer_bytes: memory for the offset map of compaction.
+            table_at_once: whether segments of topics that are tables are written as Parquet before
+                ``table.commit.interval.ms`` has passed.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, or has no such partition.
@@ -233,6 +240,7 @@ class ClusterCleaner:
         self._dry_run = dry_run
         self._on_progress = on_progress
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
+        self._table_at_once = table_at_once
         self._storage_clock = StorageClock(cluster.clock)
         self._rewriting = threading.Lock()
 
@@ -287,6 +295,7 @@ class ClusterCleaner:
                 dedupe_buffer_bytes=self._dedupe_buffer_bytes,
                 storage_clock=self._storage_clock,
                 rewriting=self._rewriting,
+                table_at_once=self._table_at_once,
             ):
                 if cleaned.error is None or not self._is_deleted(topic):
                     yield cleaned

@@ -153,6 +153,19 @@ class TopicConfig(ReplicationConfig):
         "value, wait for `metadata.max.age.ms` before the next cleaning: until then running "
         "clients rely on the old value.",
     )
+    table_format: Literal["none", "delta"] = Field(
+        default="none",
+        description="`delta`: the cleaner writes the cold part of the log as Parquet files, and "
+        "these files are a Delta table that other programs read. After a change to `none`, new "
+        "merged segments are Arrow files again; Parquet files that exist are read as before. Not "
+        "in Kafka.",
+    )
+    table_commit_interval_ms: NonNegativeLong = Field(
+        default=300_000,
+        description="Time after which a segment is cold, counted from its last change: the next "
+        "cleaning writes it as Parquet. `spark-log clean` does not wait for it. Ignored if "
+        "`table.format` is `none`. Not in Kafka.",
+    )
     flush_on_append: bool = Field(
         default=True,
         description="Whether an append on a local file system is synced to disk (file and "

@@ -116,7 +116,7 @@ class StateLogTrimmer:
 def _obsolete_names(files: Sequence[FileInfo], before_us: int) -> Iterator[str]:
     """Yield the names of files that were obsolete at a time; some of them may not exist."""
     for segment in spent_segments(files, before_us):
-        yield from (segment.log, segment.index, segment.time_index)
+        yield from (segment.file_name, *segment.index_names)
     markers = [(file, marker) for file in files if (marker := StartMarker.parse(file.name))]
     old = [marker for file, marker in markers if file.modified_us <= before_us]
     highest = max((marker.log_start_offset for marker in old), default=0)

@@ -13,6 +13,7 @@ from .arrow_ipc import Blocks as Blocks
 from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
+from .batch_header import HEADER_DTYPE as HEADER_DTYPE
 from .batch_header import METADATA_KEY as METADATA_KEY
 from .batch_header import NO_LEADER_EPOCH as NO_LEADER_EPOCH
 from .batch_header import NO_PRODUCER_EPOCH as NO_PRODUCER_EPOCH
@@ -25,6 +26,7 @@ from .batch_header import encode_headers as encode_headers
 from .batch_header import header_array as header_array
 from .batch_header import latest_delete_horizon_us as latest_delete_horizon_us
 from .batch_header import latest_timestamp_us as latest_timestamp_us
+from .batch_header import packed_headers as packed_headers
 from .batch_header import unpack_headers as unpack_headers
 from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c

@@ -72,6 +72,18 @@ class Blocks(Sequence[Block]):
         self._body_bytes = fields["body_bytes"]
         self.ends = self.positions + self._metadata_bytes + self._body_bytes
 
+    @classmethod
+    def of(cls, positions: np.ndarray, sizes: np.ndarray) -> Blocks:
+        """Return blocks that have a body alone.
+
+        Args:
+            positions: the byte position of each block.
+            sizes: the length of each block.
+        """
+        fields = np.zeros(len(positions), _BLOCK)
+        fields["position"], fields["body_bytes"] = positions, sizes
+        return cls(memoryview(fields.tobytes()))
+
     def __len__(self) -> int:
         return len(self.positions)
 

@@ -189,7 +189,7 @@ def decode_headers(value: bytes) -> tuple[BatchHeader, ...]:
     Raises:
         ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
     """
-    return unpack_headers(_unpacked(value))
+    return unpack_headers(packed_headers(value))
 
 
 def unpack_headers(packed: bytes) -> tuple[BatchHeader, ...]:
@@ -206,22 +206,27 @@ def unpack_headers(packed: bytes) -> tuple[BatchHeader, ...]:
     return tuple(headers)
 
 
-def header_array(value: bytes) -> np.ndarray:
-    """Return the headers in a value under `METADATA_KEY` as an array of `HEADER_DTYPE`.
+def header_array(packed: bytes) -> np.ndarray:
+    """Return the headers in consecutive results of `BatchHeader.pack` as `HEADER_DTYPE`.
 
-    Use it for few fields of many headers: it takes a tenth of the time of `decode_headers`.
+    Use it for few fields of many headers: it takes a tenth of the time of `unpack_headers`.
 
     Raises:
-        ValueError: the value is not base64, not a whole number of headers, or of unknown magic.
+        ValueError: a header is of unknown magic.
     """
-    headers = np.frombuffer(_unpacked(value), HEADER_DTYPE)
+    headers = np.frombuffer(packed, HEADER_DTYPE)
     unknown = headers["magic"][headers["magic"] != MAGIC]
     if len(unknown):
         raise _unknown_magic(unknown[0])
     return headers
 
 
-def _unpacked(value: bytes) -> bytes:
+def packed_headers(value: bytes) -> bytes:
+    """Return the headers in a value under `METADATA_KEY`, as `BatchHeader.pack` returns each.
+
+    Raises:
+        ValueError: the value is not base64, or not a whole number of headers.
+    """
     packed = binascii.a2b_base64(value, strict_mode=True)
     if not packed or len(packed) % _LAYOUT.size:
         raise ValueError(f"{len(packed)} bytes are not a whole number of batch headers")

@@ -54,7 +54,9 @@ class TestClean:
         assert outcome.lines[0].split()[:2] == ["TOPIC", "PARTITION"]
         assert outcome.lines[1].split()[:7] == ["weather", "0", "0", "10", "1", "0", "0"]
         assert values(root) == before
-        assert SegmentName(0, 9, 1).log in [path.name for path in segment_files(root, "weather")]
+        assert SegmentName(0, 9, 1).file_name in [
+            path.name for path in segment_files(root, "weather")
+        ]
 
     def test_in_json_is_one_document(self, shell, root):
         document = shell("clean", "weather", "--json").document

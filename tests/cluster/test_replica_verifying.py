@@ -66,7 +66,7 @@ def rewrite(files, reader, name):
     for ordinal in range(reader.batch_count):
         headers, records = reader.read_batch(ordinal)
         writer.write_rewritten(records, headers)
-    files.store.put_if_absent(files.file_path(name.log), writer.finish().staged)
+    files.store.put_if_absent(files.file_path(name.file_name), writer.finish().staged)
     writer.discard()
 
 

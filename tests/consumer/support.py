@@ -64,7 +64,7 @@ def log_of(root, partition=T0):
 def damage(root, base_offset, bytes_of_values):
     """Change the first byte of these values in a segment of ``t``; return the file's path."""
     store = Cluster(root).store
-    path = f"{log_of(root).directory}/{SegmentName(base_offset).log}"
+    path = f"{log_of(root).directory}/{SegmentName(base_offset).file_name}"
     data = bytearray(store.read(path, 0, 10**6).to_pybytes())
     data[data.index(bytes_of_values)] = ord("9")
     store.put(path, bytes(data))

@@ -108,7 +108,7 @@ class TestPoll:
         ]
         name = SegmentName(0, 6, 1)
         data = segment_bytes([parts], schema=schema)
-        log.files.store.put(f"{log.directory}/{name.log}", data)
+        log.files.store.put(f"{log.directory}/{name.file_name}", data)
         append(root, [b"7"])
         consumer = open_consumer("t")
         found = poll_until(consumer, 4)[T0]
@@ -130,7 +130,7 @@ class TestPoll:
         log = log_of(root)
         parts = [Part([row(b"0")]), Part([row(b"marker")], attributes=0x20)]
         data = segment_bytes([parts], schema=segment_schema(log.files.topic_id, 0))
-        log.files.store.put(f"{log.directory}/{SegmentName(0).log}", data)
+        log.files.store.put(f"{log.directory}/{SegmentName(0).file_name}", data)
         consumer = open_consumer("t")
         assert read_values(consumer, 1) == [b"0"]
         assert consumer.poll(timeout_ms=50) == {}

@@ -299,7 +299,7 @@ class TestRewriting:
             writer.write(batch.records)
         segment = writer.finish()
         name = SegmentName(0, end - 1, 1)
-        path = f"{log.directory}/{name.log}"
+        path = f"{log.directory}/{name.file_name}"
         log.files.store.put_if_absent(path, segment.staged, sync=False)
         for plain in segments:
             plain.unlink()

@@ -58,7 +58,7 @@ def directory(root):
 
 
 def segment(root, offset):
-    return directory(root) / SegmentName(offset).log
+    return directory(root) / SegmentName(offset).file_name
 
 
 def errors_of_verify(root):
@@ -85,7 +85,7 @@ def expected(*offsets):
 def remove(root, base):
     """Remove a segment with its indexes, as ``rm <base>.*`` does."""
     name = SegmentName(base)
-    for each in (name.log, name.index, name.time_index):
+    for each in (name.file_name, name.index, name.time_index):
         (directory(root) / each).unlink(missing_ok=True)
 
 

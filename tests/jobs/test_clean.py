@@ -82,7 +82,7 @@ def test_cleans_every_partition_of_a_root(submit, root):
 
 def test_a_damaged_partition_is_told_and_the_others_are_cleaned(submit, root, tmp_path):
     log = log_of(root, "small")
-    path = tmp_path / "root" / log.files.file_path(SegmentName(3).log)
+    path = tmp_path / "root" / log.files.file_path(SegmentName(3).file_name)
     path.write_bytes(path.read_bytes()[:-20])
     done = submit("clean.py", "small", "old", "--root", root, "--json")
     assert done.returncode == 1

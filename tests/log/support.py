@@ -95,7 +95,7 @@ def put_segment(store, batches, name=SegmentName(0), *, indexes=True, **settings
     for batch in batches:
         writer.write(batch)
     segment = writer.finish()
-    store.put_if_absent(f"{DIRECTORY}/{name.log}", segment.staged, sync=False)
+    store.put_if_absent(f"{DIRECTORY}/{name.file_name}", segment.staged, sync=False)
     for path, data in segment.derived_files(name):
         if indexes:
             store.put(f"{DIRECTORY}/{path}", data)
@@ -148,7 +148,7 @@ def merge(store, base, end, generation=1):
 def free(store, *names):
     """Delete segments with their indexes, as a cleaner does long after a merge."""
     for name in names:
-        for path in (name.log, name.index, name.time_index):
+        for path in (name.file_name, name.index, name.time_index):
             store.delete(f"{DIRECTORY}/{path}")
 
 
@@ -229,7 +229,7 @@ def segment_bytes(arrow_batches, *, compression=None, schema=None):
 
 def put_bytes(store, data, name=SegmentName(0)):  # noqa: B008
     """Put a file made by hand under a segment's name, and return its reader."""
-    store.put(f"{DIRECTORY}/{name.log}", data)
+    store.put(f"{DIRECTORY}/{name.file_name}", data)
     return segment_reader(store, name)
 
 

@@ -80,7 +80,7 @@ def test_a_rewritten_segment_is_read_with_its_gaps_and_its_headers(directory):
 def test_any_arrow_reader_opens_it(directory):
     """Readers based on arrow-rs refuse metadata that is not UTF-8, in the schema and in batches."""
     for name in (golden.PLAIN, golden.REWRITTEN):
-        with pa.memory_map(str(directory / name.log)) as file, ipc.open_file(file) as reader:
+        with pa.memory_map(str(directory / name.file_name)) as file, ipc.open_file(file) as reader:
             dictionaries = [reader.schema.metadata]
             for ordinal in range(reader.num_record_batches):
                 found = reader.get_batch_with_custom_metadata(ordinal)

@@ -80,7 +80,7 @@ class TestAppend:
     def test_an_append_is_one_segment_under_the_name_of_its_base_offset(self, store, log):
         log.append(numbered(0, 3))
         log.append([numbered(3, 2), numbered(5, 1)])
-        assert file_names(store) == [SegmentName(0).log, SegmentName(3).log]
+        assert file_names(store) == [SegmentName(0).file_name, SegmentName(3).file_name]
 
     def test_the_appended_records_are_visible_to_any_other_handle_at_once(self, store, log):
         other = open_log(store)
@@ -144,7 +144,7 @@ class TestAppend:
             for at, compression in enumerate(("none", "lz4", "zstd"))
         }
         assert len(set(expected.values())) == 3
-        size = memory_store.head(f"{DIRECTORY}/{SegmentName(0).log}").size_bytes
+        size = memory_store.head(f"{DIRECTORY}/{SegmentName(0).file_name}").size_bytes
         assert size == expected[used]
 
     @pytest.mark.parametrize("flush", [True, False])
@@ -166,7 +166,7 @@ class TestAppend:
         log.append([numbered(3, 1), numbered(4, 1), numbered(5, 1)])
         for base in (0, 3):
             name = SegmentName(base)
-            assert {name.log, name.index, name.time_index} <= set(file_names(store))
+            assert {name.file_name, name.index, name.time_index} <= set(file_names(store))
         assert values(log) == expected_values(0, 6)
         assert values(log, 5) == expected_values(5, 6)
 
@@ -345,7 +345,7 @@ class TestRead:
         batches = list(log.scan(2, columns=["value"]))
         assert {tuple(batch.records.schema.names) for batch in batches} == {("value",)}
         assert log.read(2, columns=["key"])[0][0].records.schema.names == ["key"]
-        path = f"{DIRECTORY}/{SegmentName(3).log}"
+        path = f"{DIRECTORY}/{SegmentName(3).file_name}"
         content = store.open_buffer(path).to_pybytes().replace(b"record:3", b"record;3")
         store.put(path, content)
         for read in (lambda **kw: list(log.scan(0, **kw)), lambda **kw: log.read(0, **kw)[0]):
@@ -677,7 +677,7 @@ class TestMissingSegment:
         free(store, SegmentName(5))
         with pytest.raises(CorruptRecordError, match="missing") as caught:
             values(log)
-        assert caught.value.path == f"{DIRECTORY}/{SegmentName(0).log}"
+        assert caught.value.path == f"{DIRECTORY}/{SegmentName(0).file_name}"
         assert values(log, 10) == expected_values(10, 20)
 
     def test_in_the_middle_is_an_error_for_a_lookup_by_time(self, store, log):
@@ -776,12 +776,12 @@ class TestFullDisk:
             with pytest.raises(StorageFullError) as caught:
                 log.append(large)
             assert caught.value.retriable
-            assert self.files(disk) == [SegmentName(0).log]
+            assert self.files(disk) == [SegmentName(0).file_name]
             assert values(log) == expected_values(0, 3)
             assert log.append(numbered(3, 1)).base_offset == 3, "a small one still fits"
         assert log.append(large) == LogAppendInfo(4, 503)
         assert [offset for offset, _ in values(log)] == list(range(504))
-        assert self.files(disk) == [SegmentName(base).log for base in (0, 3, 4)]
+        assert self.files(disk) == [SegmentName(base).file_name for base in (0, 3, 4)]
 
     def test_wherever_the_space_runs_out_nothing_is_visible(self, tmp_path):
         """The limit moves through the whole file: schema, batches, footer."""

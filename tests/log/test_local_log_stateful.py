@@ -134,7 +134,7 @@ class LocalLogMachine(RuleBasedStateMachine):
         first = data.draw(st.integers(0, len(edges) - 2))
         last = data.draw(st.integers(first + 1, len(edges) - 1))
         name = SegmentName(edges[first], edges[last] - 1, generation)
-        if name.log not in file_names(self.inner):
+        if name.file_name not in file_names(self.inner):
             merge(self.inner, edges[first], edges[last], generation)
 
     @rule(data=st.data())
@@ -263,7 +263,7 @@ class LocalLogMachine(RuleBasedStateMachine):
         expected = [(offset, row["value"]) for offset, row in self.live_rows()]
         if expected:
             name = SegmentName(self.start, len(self.rows) - 1, 9)
-            if name.log not in file_names(self.inner):
+            if name.file_name not in file_names(self.inner):
                 merge(self.inner, self.start, len(self.rows), 9)
             self.free_what_is_spent()
         assert values_of([*batches, *scan]) == expected

@@ -144,7 +144,7 @@ class TestOpenedAhead:
         """The next segments are requested before the earlier answer has arrived."""
         together = threading.Barrier(AHEAD)
         view = log.observe()
-        hooked = {f"{DIRECTORY}/{SegmentName(at).log}" for at in range(2, 2 + AHEAD)}
+        hooked = {f"{DIRECTORY}/{SegmentName(at).file_name}" for at in range(2, 2 + AHEAD)}
 
         def wait_for_the_others(path, call):
             if path in hooked:
@@ -159,18 +159,18 @@ class TestOpenedAhead:
         view = log.observe()
         store.calls.clear()
         assert values_of(log.scan(0, 20)) == values(others, 0, 20)
-        assert sorted(self.opened(store)) == [SegmentName(at).log for at in range(20)]
+        assert sorted(self.opened(store)) == [SegmentName(at).file_name for at in range(20)]
         assert view.log_end_offset == self.COUNT
 
     def test_no_segment_for_a_reader_of_one(self, store, log, others):
         view = log.observe()
         store.calls.clear()
         next(log.files.walk(view, 0, self.COUNT))
-        assert self.opened(store) == [SegmentName(0).log]
+        assert self.opened(store) == [SegmentName(0).file_name]
 
     def test_an_error_ahead_fails_only_readers_that_reach_the_segment(self, store, log, others):
         def fail(path, call):
-            if path.endswith(SegmentName(10).log):
+            if path.endswith(SegmentName(10).file_name):
                 return failing(ValueError("damaged"))(path, call)
             return call()
 

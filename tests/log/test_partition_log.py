@@ -23,7 +23,7 @@ from tests.log.chain.support import NO_LEADER, Cluster
 from tests.log.support import DIRECTORY, done_but, failing, file_names, values
 from tests.record.samples import START_US, numbered
 
-FIRST = f"{DIRECTORY}/{SegmentName(0).log}"
+FIRST = f"{DIRECTORY}/{SegmentName(0).file_name}"
 
 
 def idempotent(sequence, epoch=0):
@@ -34,7 +34,7 @@ def content(process, broker_id, number=0):
     """Return names and bytes of a replica's segments."""
     replica = process.replica(broker_id, number)
     return {
-        each.name.log: replica.files.store.open_buffer(each.file.path).to_pybytes()
+        each.name.file_name: replica.files.store.open_buffer(each.file.path).to_pybytes()
         for each in replica.files.observe().live.segments
     }
 

@@ -89,7 +89,10 @@ class TestEachSegmentCostsOneRequest:
         others = open_log(inner)
         for at in range(3):
             others.append([numbered(at * 3_000, 3_000)])
-        assert inner.head(f"{DIRECTORY}/{SegmentName(0).log}").size_bytes > segment_file.TAIL_BYTES
+        assert (
+            inner.head(f"{DIRECTORY}/{SegmentName(0).file_name}").size_bytes
+            > segment_file.TAIL_BYTES
+        )
         assert sum(batch.records.num_rows for batch in log.read(0)[0]) == 9_000
         assert requests(store)[0] == Counter([0, 3_000, 6_000, 9_000])
 
@@ -152,7 +155,7 @@ class TestWindow:
         return sorted(requests(store)[0])
 
     def test_is_bounded_in_bytes(self, inner, store, log, others, monkeypatch):
-        size_bytes = inner.head(f"{DIRECTORY}/{SegmentName(0).log}").size_bytes
+        size_bytes = inner.head(f"{DIRECTORY}/{SegmentName(0).file_name}").size_bytes
         monkeypatch.setattr(segment_opener, "AHEAD_BYTES", 3 * size_bytes + size_bytes // 2)
         assert self.ahead(store, log) == [0, 1, 2, 3, 4]
 

@@ -238,7 +238,10 @@ class TestFollower:
         store.calls.clear()
         assert len(follower.read()) == 20
         read = [path for name, path in store.calls if name != "list"]
-        assert read == [f"{DIRECTORY}/{SegmentName(22).log}", f"{DIRECTORY}/{SegmentName(23).log}"]
+        assert read == [
+            f"{DIRECTORY}/{SegmentName(22).file_name}",
+            f"{DIRECTORY}/{SegmentName(23).file_name}",
+        ]
 
     def test_what_was_held_back_may_be_merged_and_freed(self, log, writer, inner, clock):
         follower = Follower(log)
@@ -291,7 +294,7 @@ class TestFollower:
         follower.read()
         store.calls.clear()
         follower.read()
-        assert [path for _, path in store.calls] == [f"{DIRECTORY}/{SegmentName(4).log}"]
+        assert [path for _, path in store.calls] == [f"{DIRECTORY}/{SegmentName(4).file_name}"]
 
     def test_it_may_stop_at_any_batch(self, log, writer):
         for epoch in range(4):
@@ -446,4 +449,4 @@ class TestEndOffset:
         store.calls.clear()
         assert log.end_offset(**COMMITTED) == 9
         read = {path for name, path in store.calls if name in ("open_buffer", "read_tail")}
-        assert read == {f"{DIRECTORY}/{SegmentName(9).log}"}
+        assert read == {f"{DIRECTORY}/{SegmentName(9).file_name}"}

@@ -349,7 +349,7 @@ def listing_that_lacks_a_barrier(_):
     def list_too_early(directory, start_after=None):
         other.stores[1].list = listed
         files = listed(directory, start_after)
-        return (file for file in files if file.name != SegmentName(1).log)
+        return (file for file in files if file.name != SegmentName(1).file_name)
 
     other.stores[1].list = list_too_early
     replica = other.replica(2)
@@ -387,7 +387,7 @@ def test_followers_get_the_record_after_which_a_merge_misses_files():
     writer = cluster.process()
     for number in range(3):
         writer.log.append(numbered(number, 1))
-    cluster.root(1).delete(f"{DIRECTORY}/{SegmentName(1).log}")
+    cluster.root(1).delete(f"{DIRECTORY}/{SegmentName(1).file_name}")
     writer.log.append(numbered(3, 1))
     assert writer.end_offsets(2, 3) == [4, 4]
     writer.log.append(numbered(4, 1), producer=ProducerAppend(9, 0, 0))
@@ -405,7 +405,7 @@ def test_a_listing_that_lacks_a_segment_is_read_again_to_copy_it():
     def list_too_early(directory, start_after=None):
         process.stores[1].list = listed
         files = listed(directory, start_after)
-        return (file for file in files if file.name != SegmentName(2).log)
+        return (file for file in files if file.name != SegmentName(2).file_name)
 
     process.stores[1].list = list_too_early
     assert ReplicaFetcher(process.replica(1), process.replica(2)).fetch(0, 4) == 4
@@ -421,7 +421,7 @@ def test_an_epoch_begins_where_it_does_although_a_listing_lacks_its_barrier():
     process.log.append(numbered(1, 1))
     replica = process.replica(1)
     view = replica.files.observe()
-    barrier = SegmentName(1).log
+    barrier = SegmentName(1).file_name
     files = (file for file in process.stores[1].list(DIRECTORY) if file.name != barrier)
     early = replace(view, live=live_log(files))
     assert replica.offset_of_epoch(1, early) == replica.offset_of_epoch(1, view) == 1

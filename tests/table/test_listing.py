@@ -12,7 +12,7 @@ def segment(base, end, generation):
 
 
 def listed(*names, generations=(), start=None):
-    files = [name.log for name in names]
+    files = [name.file_name for name in names]
     files += [generation_name(each) for each in generations]
     files += [] if start is None else [StartMarker(start, start).name]
     return [FileInfo(f"t/{name}", 16, 1_000_000) for name in sorted(files)]

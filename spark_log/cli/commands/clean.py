@@ -122,6 +122,7 @@ def clean(
         dry_run=dry_run,
         on_progress=Throttle(max_bytes_per_second or math.inf),
         dedupe_buffer_bytes=dedupe_buffer_size,
+        table_at_once=True,
     )
     transactions = transaction_cleaner(root.cluster(), dry_run=dry_run) if all_topics else None
     cleaned = _clean(cleaner, transactions)

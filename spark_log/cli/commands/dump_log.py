@@ -45,7 +45,7 @@ def dump_log(
             exists=True,
             dir_okay=False,
             readable=True,
-            help="A .log, .index or .timeindex file in the directory of a partition.",
+            help="A .log, .parquet, .index or .timeindex file in the directory of a partition.",
         ),
     ],
     output: Output,
@@ -62,7 +62,7 @@ def dump_log(
     name = segment or SegmentName.parse_index(file.name)
     if name is None:
         raise typer.BadParameter(
-            f"{file.name!r} is not the name of a segment (….log) or of its index "
+            f"{file.name!r} is not the name of a segment (….log, ….parquet) or of its index "
             f"(….index, ….timeindex), which begins with 20 digits",
             param_hint="'FILE'",
         )
@@ -125,11 +125,11 @@ def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
             fields = _entry_document(entry)
             print_text(" ".join(f"{key}: {_text(value)}" for key, value in fields.items()))
     if any(entry.is_valid is None for entry in entries):
-        print_note(f"{name.log} does not exist: the entries could not be checked.")
+        print_note(f"{name.file_name} does not exist: the entries could not be checked.")
     wrong = next((entry for entry in entries if entry.is_valid is False), None)
     problem = dump.problem
     if wrong is not None:
-        problem = f"the entry for offset {wrong.offset} does not fit {name.log}"
+        problem = f"the entry for offset {wrong.offset} does not fit {name.file_name}"
     if problem is not None:
         raise CorruptRecordError(
             f"{file}: {problem}. Delete the file: an index is rebuilt from its segment",

@@ -56,7 +56,7 @@ def read_index(path: Path, name: SegmentName) -> IndexDump:
     Raises:
         CorruptRecordError: the size of the file is not that of an index.
     """
-    segment = path.with_name(name.log)
+    segment = path.with_name(name.file_name)
     dump = SegmentDump(segment, name) if segment.exists() else None
     try:
         try:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
+from pyarrow import ipc, parquet
 
 from spark_log.errors import CorruptRecordError
 from spark_log.log import FetchedRecords, SegmentReader
@@ -63,8 +63,8 @@ class SegmentDump:
         path = path.absolute()
         store = open_store(path.parent.parent)
         self.name = name
-        content = store.open_buffer(f"{path.parent.name}/{name.log}")
-        self.topic_id, self.partition = _owner(path, content)
+        content = store.open_buffer(f"{path.parent.name}/{name.file_name}")
+        self.topic_id, self.partition = _owner(path, name, content)
         # Its error is more precise than pyarrow's about why a file is not a segment.
         self._reader = SegmentReader(
             store, path.parent.name, name, topic_id=self.topic_id, partition=self.partition
@@ -135,13 +135,16 @@ class SegmentDump:
         )
 
 
-def _owner(path: Path, segment: pa.Buffer) -> tuple[str, int]:
+def _owner(path: Path, name: SegmentName, segment: pa.Buffer) -> tuple[str, int]:
     """Return the topic id and partition of a segment, by its directory or else by its metadata."""
     place = _PARTITION_DIRECTORY.fullmatch(str(path.parent))
     if place is not None:
         return place["topic_id"], int(place["partition"])
     try:
-        metadata = ipc.open_file(segment).schema.metadata or {}
+        if name.is_parquet:
+            metadata = parquet.read_metadata(pa.BufferReader(segment)).metadata or {}
+        else:
+            metadata = ipc.open_file(segment).schema.metadata or {}
         topic_id = metadata.get(b"spark_log.topic_id", b"").decode()
         return topic_id, int(metadata.get(b"spark_log.partition", b"0"))
     except (OSError, ValueError, pa.ArrowException):

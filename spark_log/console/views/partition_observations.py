@@ -65,7 +65,7 @@ def observe_partitions(
 
             def merged(segment: LiveSegment) -> Mapping[int, float]:
                 return console.merged.steps(
-                    f"{view.origin}/{segment.name.log}",
+                    f"{view.origin}/{segment.name.file_name}",
                     since_step,
                     lambda: (
                         _headers(console, topic, key.partition, view, segment)

@@ -89,7 +89,7 @@ def _by_age(partition: PartitionExamination) -> Iterator[Finding]:
         return
     now_us, subject = partition.examination.now_us, Subject.of_partition(partition.tp)
     first = partition.view.live.segments[0]
-    seen = f"the largest timestamp in {first.name.log}"
+    seen = f"the largest timestamp in {first.name.file_name}"
     if oldest_us - now_us > _FUTURE_US:
         yield TIMESTAMPS_IN_FUTURE.finding(
             subject,

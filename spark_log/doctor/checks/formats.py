@@ -58,7 +58,7 @@ class FormatsCheck(PartitionCheck):
                 "its oldest segment is of an older version: it has no checks of batch headers",
                 remedy="Nothing has to be done: merging and compaction rewrite it",
                 command=shell_command("clean", partition.tp.topic),
-                evidence=f"the first header of {partition.view.live.segments[0].name.log}",
+                evidence=f"the first header of {partition.view.live.segments[0].name.file_name}",
             )
 
 

@@ -370,7 +370,7 @@ class Appender:
         name = SegmentName(base_offset)
         try:
             self._directory.store.put_if_absent(
-                self._directory.file_path(name.log),
+                self._directory.file_path(name.file_name),
                 segment.staged,
                 sync=self._config.flush_on_append,
             )

@@ -229,7 +229,7 @@ class FollowerAppender:
             is_new = True
             try:
                 self._directory.store.put_if_absent(
-                    self._directory.file_path(segment.name.log),
+                    self._directory.file_path(segment.name.file_name),
                     staged or segment.data,
                     sync=self._config.flush_on_append,
                 )

@@ -48,6 +48,7 @@ class TailMerger:
             fan_in=max(2, self._fan_in),
             most_bytes=_MAX_MERGE_BYTES,
             finishes=False,
+            takes_parquet=False,
         )
         self._tail = SegmentTable(directory.path)
         self._observed_ms = 0.0

@@ -8,7 +8,9 @@ The steps are, in this order, since deleted segments need not be merged:
 1. if ``cleanup.policy`` contains ``delete``, retention moves the log start offset (`retention`);
 2. if it contains ``compact``, the log is compacted if enough of it is dirty (`compactor`); if not,
    tombstones whose delete horizon has passed are removed (`expired_tombstones`). Without
-   ``compact``, neighbouring small segments are merged, level by level (`merge_policy`, `merger`);
+   ``compact``, neighbouring small segments are merged, level by level (`merge_policy`, `merger`).
+   With ``table.format=delta`` compactions write Parquet files, and so do merges of the cold part
+   (`cold_segments`);
 3. files that became spent at least ``file.delete.delay.ms`` ago are deleted (`file_deletion`).
 
 All steps use the same listing of the directory. After a step that has changed the log, the
@@ -36,25 +38,28 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageFullError,
 )
+from spark_log.log.clean.cold_segments import ColdSegments, Merge
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
+from spark_log.log.files import LiveSegment
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
     DeletableFiles,
     MergePolicy,
+    TableAllows,
     candidates_of_summaries,
     candidates_of_view,
     delete_found,
     find_deletable,
     merge,
 )
-from spark_log.log.segment import SegmentSummary
+from spark_log.log.segment import IsAborted, SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
 
 _log = logging.getLogger(__name__)
@@ -140,6 +145,8 @@ class PartitionCleaner:
         storage_clock: StorageClock | None = None,
         rewriting: AbstractContextManager[object] | None = None,
         listing: DirectoryListing | None = None,
+        table_at_once: bool = False,
+        table_allows: TableAllows = lambda name: True,
     ) -> None:
         """Prepare a cleaning; touches nothing.
 
@@ -158,7 +165,14 @@ class PartitionCleaner:
             rewriting: a context that is entered to merge or compact: a lock, if several cleaners
                 run at once.
             listing: a listing of the log's directory, made a moment ago; None lists it.
+            table_at_once: whether segments are written as Parquet before
+                ``table.commit.interval.ms`` has passed; only with ``table.format=delta``.
+            table_allows: function that returns whether the topic's table allows to delete a Parquet
+                segment that the log does not need any more (protocol B9, B10).
         """
+        self._table_at_once = table_at_once
+        self._table_allows = table_allows
+        self._cold: ColdSegments | None = None
         self._storage_clock = storage_clock or StorageClock(log.clock)
         self._rewriting = rewriting or nullcontext()
         self._is_compacted = "compact" in log.config.cleanup_policy
@@ -246,7 +260,8 @@ class PartitionCleaner:
                 size_bytes = all_bytes if is_filthy else found.expired_bytes
                 self.report = replace(self.report, compacted_bytes=size_bytes)
         else:
-            for run in self._runs(kept):
+            live = view.live.segments[-len(kept) :] if kept else ()
+            for run, _ in self._merges(kept, live, view):
                 self._count_merged([kept[index] for index in run])
         self._count_segments(kept, view)
         self._count_deleted(self._deletable(listing))
@@ -356,7 +371,7 @@ class PartitionCleaner:
     def _merge(self, listing: DirectoryListing) -> DirectoryListing:
         """Merge level by level, until the merge policy finds no more merges."""
         segments, listing = self._segments(listing)
-        if self._runs(segments):
+        if self._due_merges(segments, listing):
             with self._rewriting:
                 segments, listing = self._merge_levels(segments, listing)
         if self.report.merged_into:
@@ -369,24 +384,52 @@ class PartitionCleaner:
     ) -> tuple[list[SegmentSummary], DirectoryListing]:
         log = self._log
         for _ in range(_MAX_ROUNDS):
-            runs = self._runs(segments)
-            if not runs:
+            merges = self._due_merges(segments, listing)
+            if not merges:
                 break
-            for run in runs:
+            for each in merges:
                 try:
-                    log.snapshots.summaries.on_rewritten(self._merge_run(listing.view, run))
+                    log.snapshots.summaries.on_rewritten(self._merge_run(listing.view, each))
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
-                self._count_merged([segments[index] for index in run])
+                self._count_merged([segments[index] for index in each.run])
             segments, listing = self._segments(self._list())
         return segments, listing
 
-    def _runs(self, segments: Sequence[SegmentSummary]) -> list[range]:
-        """Return the runs of segments to merge next."""
-        below = [each for each in segments if each.end_offset <= self._limit_offset]
-        return self._policy.runs(candidates_of_summaries(below))
+    def _due_merges(
+        self, segments: Sequence[SegmentSummary], listing: DirectoryListing
+    ) -> list[Merge]:
+        return self._merges(segments, listing.view.live.segments, listing.view)
 
-    def _merge_run(self, view: LogView, run: range) -> SegmentSummary:
+    def _merges(
+        self,
+        segments: Sequence[SegmentSummary],
+        live: Sequence[LiveSegment],
+        view: LogView,
+    ) -> list[Merge]:
+        """Return the merges to do next.
+
+        Args:
+            segments: summaries of the segments that may be merged, in offset order.
+            live: the same segments in a listing.
+            view: the view that the listing shows.
+        """
+        below = [each for each in segments if each.end_offset <= self._limit_offset]
+        if self._config.table_format == "none":
+            return [Merge(run) for run in self._policy.runs(candidates_of_summaries(below))]
+        if self._cold is None:
+            self._cold = ColdSegments(self._log, self._now_us, at_once=self._table_at_once)
+        return self._cold.merges(self._policy, below, live[: len(below)], view)
+
+    def _merge_run(self, view: LogView, due: Merge) -> SegmentSummary:
+        run = due.run
+        if due.to_parquet:
+            assert self._cold is not None
+            segments = view.live.segments
+            self._cold.prepare(
+                view, segments[run[0]].start_offset, segments[run[-1]].end_offset or 0
+            )
+            return self._merge_as(KEEP_COMPRESSION, view, run, self._cold.is_aborted)
         chosen = self._config.compression_type
         if chosen == KEEP_COMPRESSION:
             chosen = self._config.merge_compression_type
@@ -396,7 +439,13 @@ class PartitionCleaner:
             # With another compression the records may not fit into one file.
             return self._merge_as(KEEP_COMPRESSION, view, run)
 
-    def _merge_as(self, compression: str, view: LogView, run: range) -> SegmentSummary:
+    def _merge_as(
+        self,
+        compression: str,
+        view: LogView,
+        run: range,
+        to_parquet: IsAborted | None = None,
+    ) -> SegmentSummary:
         return merge(
             self._log.files,
             view,
@@ -404,6 +453,7 @@ class PartitionCleaner:
             run[-1],
             compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
+            to_parquet=to_parquet,
             on_progress=self._on_progress,
         )
 
@@ -435,6 +485,7 @@ class PartitionCleaner:
             self._config.file_delete_delay_ms,
             now_us=self._now_us,
             listed=None if listing is None else listing.files,
+            table_allows=self._table_allows,
         )
 
     # --- what was done ---------------------------------------------------------------------------

@@ -13,10 +13,17 @@ from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.directory import LogView
 from spark_log.log.files import SegmentName
 from spark_log.log.local_log import LocalLog
-from spark_log.log.rewrite import KEEP_COMPRESSION, compression_of, join_batches, live_batches
+from spark_log.log.rewrite import (
+    KEEP_COMPRESSION,
+    compression_of,
+    join_batches,
+    live_batches,
+    parquet_writer,
+)
 from spark_log.log.segment import (
     MAX_SEGMENT_BYTES,
     MAX_SEGMENT_RECORDS,
+    ParquetSegmentWriter,
     SegmentReader,
     SegmentWriter,
 )
@@ -101,18 +108,23 @@ class CompactedSegment:
         """
         files = self._log.files
         base_offset, end_offset = group[0][0], group[-1][1].end_offset
-        name = SegmentName(base_offset, end_offset - 1, self._generation)
-        writer = SegmentWriter(
-            files.store,
-            files.path,
-            topic_id=files.topic_id,
-            partition=files.partition,
-            compression=self._compression(group, raw_bytes),
-            index_interval_bytes=self._log.config.index_interval_bytes,
-            with_offsets=True,
-            name=name,
-            compaction_id=self._compaction_id,
-        )
+        is_parquet = self._log.config.table_format != "none"
+        name = SegmentName(base_offset, end_offset - 1, self._generation, is_parquet)
+        writer: SegmentWriter | ParquetSegmentWriter
+        if is_parquet:
+            writer = parquet_writer(files, name, self._compaction_id)
+        else:
+            writer = SegmentWriter(
+                files.store,
+                files.path,
+                topic_id=files.topic_id,
+                partition=files.partition,
+                compression=self._compression(group, raw_bytes),
+                index_interval_bytes=self._log.config.index_interval_bytes,
+                with_offsets=True,
+                name=name,
+                compaction_id=self._compaction_id,
+            )
         try:
             batches = self._batches(group, base_offset, batch_filter, on_progress)
             for headers, records in join_batches(batches):
@@ -122,7 +134,7 @@ class CompactedSegment:
             segment = writer.finish()
             with suppress(AlreadyExistsError):  # by this process, which owns the generation
                 # Synced whatever flush.on.append says: the replaced segments are durable.
-                files.store.put_if_absent(files.file_path(name.log), segment.staged)
+                files.store.put_if_absent(files.file_path(name.file_name), segment.staged)
             self.bytes_written = segment.size_bytes
             # An index is derived: readers work without it.
             with files.suppressed.suppress("index", files.path, StorageError):

@@ -98,7 +98,7 @@ class SegmentIdentities(LogCache):
             self._hold()
             return
         if other != base_offset:
-            what = f"holds the same append as {SegmentName(other).log}"
+            what = f"holds the same append as {SegmentName(other).file_name}"
         else:
             what = f"holds the append {append_id}, but a snapshot tells of {expected} at its name"
         raise CorruptRecordError(

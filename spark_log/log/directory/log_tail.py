@@ -38,7 +38,7 @@ def is_last_gone(directory: PartitionDirectory, tail: LogTail) -> bool:
         tail: the log's end, observed recently.
     """
     if tail.last is not None:
-        name = tail.last.log
+        name = tail.last.file_name
     elif tail.log_end_offset:
         name = StartMarker(tail.log_end_offset, tail.log_end_offset).name
     else:

@@ -246,7 +246,7 @@ class PartitionDirectory:
         if self.is_outdated(observed_ms):
             return None
         name = SegmentName(base_offset)
-        (file,) = (file for file in listed if file.name == name.log)
+        (file,) = (file for file in listed if file.name == name.file_name)
         segment = LiveSegment(name, file, base_offset, end_offset)
         following = end_offset if bases[1:] else None
         return LogView(
@@ -432,7 +432,7 @@ class PartitionDirectory:
                 self.identities.check(reader.path, segment.name, reader.append_id)
                 _log.debug("%s: opened, it ends at offset %d", reader.path, end_offset)
                 return reader
-        raise self._gone(self.file_path(segment.name.log))
+        raise self._gone(self.file_path(segment.name.file_name))
 
     def on_missed(self, error: NotFoundError, observed_ms: float) -> None:
         """Count the times in a row that a listed file was not found, each after a new listing.
@@ -519,7 +519,7 @@ class PartitionDirectory:
 
     def missing(self, segment: LiveSegment, end_offset: int) -> CorruptRecordError:
         """Return the error for a gap between the end of a segment and the base of the next one."""
-        path = self.file_path(segment.name.log)
+        path = self.file_path(segment.name.file_name)
         return CorruptRecordError(
             f"{path} ends at offset {end_offset}, but the next segment begins at "
             f"{segment.end_offset}: a segment between them is missing. Restore it from a copy, "

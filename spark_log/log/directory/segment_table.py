@@ -69,7 +69,7 @@ class SegmentTable(Sequence[LiveSegment]):
         at = range(len(self))[at]
         base_offset, end, size_bytes, us = self._rows[at * _COLUMNS : (at + 1) * _COLUMNS]
         name, start_offset = self._others.get(at) or (SegmentName(base_offset), base_offset)
-        file = FileInfo(f"{self._path}/{name.log}", size_bytes, us)
+        file = FileInfo(f"{self._path}/{name.file_name}", size_bytes, us)
         return LiveSegment(name, file, start_offset, None if end == _UNKNOWN else end)
 
     @property

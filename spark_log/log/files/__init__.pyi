@@ -1,6 +1,7 @@
 from .existence_marker import ExistenceMarker as ExistenceMarker
 from .file_names import GENERATION_BYTES as GENERATION_BYTES
 from .file_names import MAX_MERGE_GENERATION as MAX_MERGE_GENERATION
+from .file_names import PARQUET_SUFFIX as PARQUET_SUFFIX
 from .file_names import SegmentName as SegmentName
 from .file_names import StartMarker as StartMarker
 from .file_names import decode_leader_epoch as decode_leader_epoch

@@ -9,6 +9,7 @@ from typing import Final
 from google_crc32c import extend
 
 LOG_SUFFIX: Final = ".log"
+PARQUET_SUFFIX: Final = ".parquet"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 START_SUFFIX: Final = ".start"
@@ -22,7 +23,7 @@ GENERATION_BYTES: Final = 16
 """Size of the file with which a compaction reserves a generation. The file has one more byte
 for each generation since the last compaction that read all keys (`log.clean.generations`)."""
 
-_SEGMENT = re.compile(r"(\d{20})(?:-(\d{20})\.(\d+))?\.log")
+_SEGMENT = re.compile(r"(\d{20})(?:\.log|-(\d{20})\.(\d+)\.(log|parquet))")
 _START = re.compile(r"(\d{20})-(\d{20})\.start")
 _LEADER_EPOCH = re.compile(rb"([0-9a-f]{8}):(leaderEpoch=(-?\d+)\n)")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
@@ -34,7 +35,8 @@ class SegmentName:
     """The parts of a segment's file name.
 
     A plain segment, written by an append, is ``<base>.log``. A rewritten segment, written by a
-    merge or a compaction, is ``<base>-<last>.<generation>.log``.
+    merge or a compaction, is ``<base>-<last>.<generation>.log``; or, of a topic that is a table
+    (``table.format``), ``<base>-<last>.<generation>.parquet``.
 
     Attributes:
         base_offset: offset of the first record. In a rewritten segment, first offset that it
@@ -42,11 +44,13 @@ class SegmentName:
         last_offset: last offset that a rewritten segment covers. None for a plain segment, whose
             last batch header holds it.
         generation: generation of a rewrite, from 1; 0 for a plain segment.
+        is_parquet: whether a rewritten segment is a Parquet file; else it is an Arrow file.
     """
 
     base_offset: int
     last_offset: int | None = None
     generation: int = 0
+    is_parquet: bool = False
 
     @property
     def is_compacted(self) -> bool:
@@ -55,15 +59,20 @@ class SegmentName:
 
     @property
     def stem(self) -> str:
-        """The name without ``.log``. The segment's indexes have the same stem."""
+        """The name without its suffix. The indexes of an Arrow file have the same stem."""
         if self.last_offset is None:
             return f"{self.base_offset:020d}"
         return f"{self.base_offset:020d}-{self.last_offset:020d}.{self.generation}"
 
     @property
-    def log(self) -> str:
+    def file_name(self) -> str:
         """Name of the segment file."""
-        return self.stem + LOG_SUFFIX
+        return self.stem + (PARQUET_SUFFIX if self.is_parquet else LOG_SUFFIX)
+
+    @property
+    def index_names(self) -> tuple[str, ...]:
+        """Names of its index files, which may exist; none of a Parquet file, whose footer tells."""
+        return () if self.is_parquet else (self.index, self.time_index)
 
     @property
     def index(self) -> str:
@@ -81,10 +90,10 @@ class SegmentName:
         match = _SEGMENT.fullmatch(name)
         if match is None:
             return None
-        base, last, generation = match.groups()
+        base, last, generation, suffix = match.groups()
         if last is None:
             return cls(int(base))
-        return cls(int(base), int(last), int(generation))
+        return cls(int(base), int(last), int(generation), suffix == "parquet")
 
     @classmethod
     def parse_index(cls, name: str) -> SegmentName | None:

@@ -102,7 +102,8 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
     """Return the log that a listing of a partition's directory shows.
 
     At each offset the chain continues with the rewritten segment that contains it: the one of the
-    highest generation, and among several the widest. Without a rewritten segment it continues with
+    highest generation, then the widest, then the one that begins first; of a Parquet and an Arrow
+    file that are equal in all this, the Parquet file. Without a rewritten segment it continues with
     the plain segment whose base offset is exactly this offset. At the log start offset alone, a
     plain segment may be entered in its middle: the one that the start marker names.
     """
@@ -185,7 +186,7 @@ def spent_segments(
     markers = [marker for file in files if (marker := StartMarker.parse(file.name))]
     old = {file.name for file in files if file.modified_us <= appeared_before_us}
     start = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
-    rewritten = [name for name in names if name.generation and name.log in old]
+    rewritten = [name for name in names if name.generation and name.file_name in old]
     is_start_covered = any(
         name.base_offset <= start.log_start_offset <= (name.last_offset or 0) for name in rewritten
     )
@@ -270,8 +271,9 @@ def _last_offset(name: SegmentName) -> int:
     return name.last_offset
 
 
-def _preference(name: SegmentName) -> tuple[int, int]:
-    return name.generation, _last_offset(name) - name.base_offset
+def _preference(name: SegmentName) -> tuple[int, int, int, bool]:
+    base_offset = name.base_offset
+    return name.generation, _last_offset(name) - base_offset, -base_offset, name.is_parquet
 
 
 def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> bool:
@@ -285,6 +287,5 @@ def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> boo
     return (
         rewritten.base_offset <= max(name.base_offset, start_offset)
         and name.last_offset <= rewritten.last_offset
-        and (rewritten.generation, rewritten.last_offset - rewritten.base_offset)
-        > (name.generation, name.last_offset - name.base_offset)
+        and _preference(rewritten) > _preference(name)
     )

@@ -1,5 +1,6 @@
 from .file_deletion import ABANDONED_US as ABANDONED_US
 from .file_deletion import DeletableFiles as DeletableFiles
+from .file_deletion import TableAllows as TableAllows
 from .file_deletion import delete_found as delete_found
 from .file_deletion import delete_segments as delete_segments
 from .file_deletion import find_deletable as find_deletable
@@ -14,3 +15,4 @@ from .merger import compression_of as compression_of
 from .merger import join_batches as join_batches
 from .merger import live_batches as live_batches
 from .merger import merge as merge
+from .merger import parquet_writer as parquet_writer

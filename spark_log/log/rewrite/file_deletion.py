@@ -10,7 +10,7 @@ no orphaned index.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,10 @@ ABANDONED_US: Final = 3_600_000_000
 _KEPT_SNAPSHOTS: Final = 2
 """Number of snapshots that are kept: the newest, and the one before it for a reader that listed the
 log before the newest appeared."""
+
+
+TableAllows = Callable[[SegmentName], bool]
+"""Function of the name of a spent Parquet segment: whether the topic's table does not need it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,7 @@ def find_deletable(
     *,
     now_us: int | None = None,
     listed: tuple[Sequence[FileInfo], Sequence[FileInfo]] | None = None,
+    table_allows: TableAllows = lambda name: True,
 ) -> DeletableFiles:
     """Return the files of a partition that may be deleted, by one listing and the storage's time.
 
@@ -80,6 +85,8 @@ def find_deletable(
         now_us: the storage's time, or earlier; None reads it from the storage.
         listed: the files and the hidden files of the directory; None lists them. To delete the
             files, the listing must be made after ``now_us``.
+        table_allows: function that is asked for each Parquet segment that the log does not need
+            any more, after the listing (protocol B9, B10).
 
     Raises:
         StorageError: the storage does not answer.
@@ -96,13 +103,9 @@ def find_deletable(
     live = live_log(files)
     # A marker that may be another log's frees nothing.
     is_start_right = live.last_before_start is None
-    free = list(spent_segments(files, old_us)) if is_start_right else []
-    derived = [
-        by_name[index]
-        for name in free
-        for index in (name.index, name.time_index)
-        if index in by_name
-    ]
+    spent = spent_segments(files, old_us) if is_start_right else ()
+    free = [name for name in spent if not name.is_parquet or table_allows(name)]
+    derived = [by_name[index] for name in free for index in name.index_names if index in by_name]
     taken = {file.name for file in derived}
     orphans = [
         file
@@ -110,9 +113,9 @@ def find_deletable(
         if file.modified_us <= old_us
         and file.name not in taken
         and (segment := SegmentName.parse_index(file.name)) is not None
-        and segment.log not in by_name
+        and segment.file_name not in by_name
         and not is_evidence_of_truncation(file.name, live)
-        and not _exists(directory, segment.log)
+        and not _exists(directory, segment.file_name)
     ]
     abandoned_us = now_us - max(now_us - old_us, ABANDONED_US)
     return DeletableFiles(
@@ -122,7 +125,7 @@ def find_deletable(
             *_superseded_snapshots(files, old_us),
             *_superseded_generations(files, old_us),
         ),
-        segments=tuple(by_name[name.log] for name in free),
+        segments=tuple(by_name[name.file_name] for name in free),
         markers=tuple(_superseded_markers(files, old_us)),
         unfinished=tuple(file for file in hidden if file.modified_us <= abandoned_us),
         waiting=sum(1 for _ in spent_segments(files)) - len(free),
@@ -159,13 +162,8 @@ def delete_segments(
     """
     names = list(names)
     for paths in (
-        [
-            each
-            for name, is_indexed in names
-            if is_indexed
-            for each in (name.index, name.time_index)
-        ],
-        [name.log for name, _ in names],
+        [each for name, is_indexed in names if is_indexed for each in name.index_names],
+        [name.file_name for name, _ in names],
     ):
         delete_files(directory.store, [directory.file_path(path) for path in paths])
 

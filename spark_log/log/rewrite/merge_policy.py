@@ -36,6 +36,7 @@ class MergeCandidate:
         end_offset: the offset after the segment's last offset.
         first_us: approximate time of the first record, microseconds since the epoch.
         last_us: the largest timestamp, or the time of the append, microseconds since the epoch.
+        is_parquet: whether the segment is a Parquet file.
     """
 
     generation: int
@@ -44,6 +45,7 @@ class MergeCandidate:
     end_offset: int
     first_us: int
     last_us: int
+    is_parquet: bool = False
 
 
 def candidates_of_view(view: LogView) -> list[MergeCandidate]:
@@ -56,6 +58,7 @@ def candidates_of_view(view: LogView) -> list[MergeCandidate]:
             segment.end_offset or view.log_end_offset,
             segment.file.modified_us,
             segment.file.modified_us,
+            segment.name.is_parquet,
         )
         for segment in view.live.segments
     ]
@@ -81,6 +84,7 @@ def candidates_of_summaries(summaries: Sequence[SegmentSummary]) -> list[MergeCa
                 summary.end_offset,
                 first_us,
                 summary.max_timestamp_us,
+                summary.name.is_parquet,
             )
         )
         before_us = summary.max_timestamp_us
@@ -97,6 +101,8 @@ class MergePolicy:
         fan_in: minimum number of segments of one generation in a merge.
         most_bytes: maximum size of one merge; None for ``segment_bytes``.
         finishes: whether two segments are enough for a merge that cannot grow any more.
+        takes_parquet: whether Parquet files are merged, too. Their names are freed only by a
+            process that asks the topic's table (protocol B9).
     """
 
     segment_bytes: int
@@ -104,6 +110,7 @@ class MergePolicy:
     fan_in: int
     most_bytes: int | None = None
     finishes: bool = True
+    takes_parquet: bool = True
 
     def runs(self, candidates: Sequence[MergeCandidate]) -> list[range]:
         """Return the runs of segments to merge next: only runs of the lowest generation.
@@ -124,9 +131,27 @@ class MergePolicy:
                 return found
         return []
 
+    def conversions(self, candidates: Sequence[MergeCandidate]) -> list[range]:
+        """Return the runs of segments to write as Parquet, whatever their size and generation.
+
+        Together they have all segments that are neither Parquet files nor compacted.
+        """
+        apart = [
+            index
+            for index, each in enumerate(candidates)
+            if each.is_parquet or each.generation > MAX_MERGE_GENERATION
+        ]
+        return [
+            chunk
+            for before, behind in pairwise([-1, *apart, len(candidates)])
+            if behind - before > 1
+            for chunk, _ in self._chunks(candidates, range(before + 1, behind))
+        ]
+
     def _is_done(self, candidate: MergeCandidate) -> bool:
         is_compacted = candidate.generation > MAX_MERGE_GENERATION  # a merge may not include it
-        return is_compacted or candidate.size_bytes >= self.segment_bytes // 2
+        is_left = candidate.is_parquet and not self.takes_parquet
+        return is_compacted or is_left or candidate.size_bytes >= self.segment_bytes // 2
 
     def _stretches(self, candidates: Sequence[MergeCandidate], generation: int) -> Iterator[range]:
         """Yield the longest runs of segments that are not done and not above a generation."""

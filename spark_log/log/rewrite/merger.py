@@ -1,9 +1,11 @@
 """Merges neighbouring segments into one (protocol W1, W2).
 
 The new segment ``<base>-<last>.<generation>.log`` has the same records, and batch headers with the
-same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). It
-is put by put-if-absent, and is part of the log from then on; the segments that it covers are spent
-and wait to be freed. A crash leaves no file that a listing shows.
+same producers, epochs and timestamps (consecutive small batches are joined, `joined_headers`). Or
+it is a Parquet file, ``<base>-<last>.<generation>.parquet``, without the records of aborted
+transactions (`aborted_batches`). It is put by put-if-absent, and is part of the log from then on;
+the segments that it covers are spent and wait to be freed. A crash leaves no file that a listing
+shows.
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ from spark_log.errors import (
 )
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
+from spark_log.log.rewrite.aborted_batches import without_aborted
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
+    IsAborted,
+    ParquetSegmentWriter,
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
@@ -63,15 +68,16 @@ def merge(
     compression: str = KEEP_COMPRESSION,
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
+    to_parquet: IsAborted | None = None,
     on_progress: Callable[[int], None] = lambda done_bytes: None,
 ) -> SegmentSummary:
-    """Merge consecutive live segments into one; return its summary.
+    """Merge consecutive live segments into one; return its summary. One segment may be merged, too.
 
-    Any number of merges may run at once: merged segments that overlap have the same records. For
-    this reason a merge never includes a compacted segment, and a compacted segment always takes
-    precedence over a merged one (ADR 16). The first batch is merged as a whole, even if the log
-    start offset is inside of it. Memory: one joined Arrow batch, up to 64 KiB for each segment, and
-    32 MiB of mapped files.
+    Any number of merges may run at once: merged segments that overlap have the same records, except
+    those of aborted transactions. For this reason a merge never includes a compacted segment, and a
+    compacted segment always takes precedence over a merged one (ADR 16). The first batch is merged
+    as a whole, even if the log start offset is inside of it. Memory: one joined Arrow batch, up to
+    64 KiB for each segment, and 32 MiB of mapped files.
 
     Args:
         directory: the partition's directory.
@@ -84,6 +90,9 @@ def merge(
         sync: whether the new segment is durable on return, on a local file system. It replaces
             durable segments, whatever the topic's ``flush.on.append``; use False only if these
             segments are not freed.
+        to_parquet: function that returns whether a batch was aborted, to write a Parquet file
+            without the records of such batches; their headers stay. All transactions in the
+            segments must have their markers. None writes an Arrow file, with all records.
         on_progress: called with numbers of bytes as they are read and written; may block.
 
     Raises:
@@ -115,18 +124,23 @@ def merge(
         base_offset,
         end_offset - 1,
         1 + max(segment.name.generation for segment in segments),
+        is_parquet=to_parquet is not None,
     )
-    with_offsets = any(reader.has_gaps for _, reader in readers)
-    writer = SegmentWriter(
-        directory.store,
-        directory.path,
-        topic_id=directory.topic_id,
-        partition=directory.partition,
-        compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
-        index_interval_bytes=index_interval_bytes,
-        with_offsets=with_offsets,
-        name=name,
-    )
+    with_offsets = name.is_parquet or any(reader.has_gaps for _, reader in readers)
+    writer: SegmentWriter | ParquetSegmentWriter
+    if name.is_parquet:
+        writer = parquet_writer(directory, name)
+    else:
+        writer = SegmentWriter(
+            directory.store,
+            directory.path,
+            topic_id=directory.topic_id,
+            partition=directory.partition,
+            compression=compression_of(readers) if compression == KEEP_COMPRESSION else compression,
+            index_interval_bytes=index_interval_bytes,
+            with_offsets=with_offsets,
+            name=name,
+        )
     record_count = 0
     try:
         batches = (
@@ -135,6 +149,8 @@ def merge(
             )
             for reader, headers, records in live_batches(directory, view, readers, on_progress)
         )
+        if to_parquet is not None:
+            batches = (without_aborted(*each, base_offset, to_parquet) for each in batches)
         written = 0
         for headers, records in join_batches(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
@@ -142,7 +158,7 @@ def merge(
             on_progress(writer.size_bytes - written)
             written = writer.size_bytes
         segment = writer.finish()
-        path = directory.file_path(name.log)
+        path = directory.file_path(name.file_name)
         try:
             directory.store.put_if_absent(path, segment.staged, sync=sync)
         except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
@@ -159,7 +175,7 @@ def merge(
         directory.path,
         len(readers),
         sum(reader.size_bytes for _, reader in readers),
-        name.log,
+        name.file_name,
         segment.size_bytes,
         directory.clock.monotonic_ms() - began_ms,
     )
@@ -170,6 +186,29 @@ def merge(
         size_bytes=segment.size_bytes,
         min_timestamp_us=segment.min_timestamp_us,
         max_timestamp_us=segment.max_timestamp_us,
+    )
+
+
+def parquet_writer(
+    directory: PartitionDirectory, name: SegmentName, compaction_id: str | None = None
+) -> ParquetSegmentWriter:
+    """Return a writer of a Parquet segment.
+
+    Args:
+        directory: the partition's directory.
+        name: the segment's name.
+        compaction_id: random id of the compaction that writes it; None for a merge.
+
+    Raises:
+        StorageError: the segment cannot be staged.
+    """
+    return ParquetSegmentWriter(
+        directory.store,
+        directory.path,
+        topic_id=directory.topic_id,
+        partition=directory.partition,
+        name=name,
+        compaction_id=compaction_id,
     )
 
 
@@ -228,7 +267,7 @@ def _check_is_live(directory: PartitionDirectory, view: LogView, reader: Segment
     if directory.store.is_mapped or not directory.is_outdated(view.observed_ms):
         return view
     view = directory.observe()
-    live = {directory.file_path(segment.name.log) for segment in view.live.segments}
+    live = {directory.file_path(segment.name.file_name) for segment in view.live.segments}
     if reader.path not in live:
         raise _rewritten_error(reader.path)
     return view

@@ -3,8 +3,10 @@ from .file import TAIL_BYTES as TAIL_BYTES
 from .file import WHOLE_BYTES as WHOLE_BYTES
 from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder
+from .log_batch import IsAborted as IsAborted
 from .log_batch import LogBatch as LogBatch
 from .offset_index import OffsetIndex as OffsetIndex
+from .parquet import ParquetSegmentWriter as ParquetSegmentWriter
 from .reader import SegmentReader as SegmentReader
 from .staged_copies import StagedCopies as StagedCopies
 from .staged_segment import StagedSegment as StagedSegment

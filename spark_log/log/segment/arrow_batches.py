@@ -12,18 +12,14 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.file import Decode, SegmentFile
 from spark_log.record import (
-    CHECK_KEY,
-    METADATA_KEY,
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
     BatchHeader,
     array_crc32c,
-    arrow_ipc,
     batch_crc32c,
-    decode_check,
-    decode_headers,
     header_array,
     ints_of,
+    unpack_headers,
 )
 
 
@@ -95,7 +91,7 @@ class ArrowBatches:
             CorruptRecordError: the headers are damaged; has file and position.
         """
         try:
-            return header_array(self._value(ordinal)[0])
+            return header_array(self._file.packed_headers(ordinal, self._append_id).headers)
         except ValueError as error:
             raise self.corrupt(str(error), ordinal) from None
 
@@ -118,20 +114,24 @@ class ArrowBatches:
         if skipped < 0 or (skipped and not self.has_deltas):
             raise self.corrupt("a batch does not begin where the one before it ends", ordinal)
 
-    def decoder(self, columns: Sequence[str], *, check: bool) -> Decode:
+    def decoder(self, columns: Sequence[str], *, check: bool, each_batch: bool = False) -> Decode:
         """Return a function that decodes batches to these columns, and ``offset_delta`` if stored.
 
         Args:
             columns: names of columns of `RECORD_SCHEMA`.
             check: whether to check checksums. Columns without a checksum of their own are checked
                 by that of the batch, for which all columns are decoded.
+            each_batch: whether all columns together are checked by the checksum of each batch, also
+                in a Parquet file. There the checksums of the columns are enough for a read: they
+                tell the same, and are fewer.
 
         Raises:
             CorruptRecordError: the file is damaged. The function raises it with file and position.
         """
         stored = [*columns, OFFSET_DELTA_FIELD.name] if self.has_deltas else list(columns)
         decode = self._decoder(stored)
-        if not check or set(columns) >= set(RECORD_SCHEMA.names):
+        checks_columns = self._name.is_parquet and not each_batch
+        if not check or (set(columns) >= set(RECORD_SCHEMA.names) and not checks_columns):
             return lambda ordinal: self._decode(decode, ordinal, check=check)
         whole: Decode | None = None
 
@@ -166,26 +166,12 @@ class ArrowBatches:
 
     def _read_headers(self, ordinal: int) -> BatchHeaders:
         try:
-            value, sums = self._value(ordinal)
-            headers = decode_headers(value)
+            packed = self._file.packed_headers(ordinal, self._append_id)
+            headers = unpack_headers(packed.headers)
             self._check_headers(ordinal, headers)
-            return BatchHeaders(ordinal, headers, sums is not None, sums or ())
+            return BatchHeaders(ordinal, headers, packed.are_checked, packed.column_sums)
         except ValueError as error:
             raise self.corrupt(str(error), ordinal) from None
-
-    def _value(self, ordinal: int) -> tuple[bytes, tuple[int, ...] | None]:
-        """Return the encoded headers of an Arrow batch, and its column sums; None without a check.
-
-        Raises:
-            ValueError: the headers are missing, or do not fit their check.
-        """
-        metadata = arrow_ipc.custom_metadata(self._file.message(ordinal))
-        value, check = metadata.get(METADATA_KEY), metadata.get(CHECK_KEY)
-        if value is None:
-            raise ValueError("no batch header")
-        if check is None:
-            return value, None
-        return value, decode_check(check, self._append_id, value, len(self._schema))
 
     def _check_headers(self, ordinal: int, headers: Sequence[BatchHeader]) -> None:
         """Check the offsets of headers, which decide where the log ends before records are read.

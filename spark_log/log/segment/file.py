@@ -1,8 +1,7 @@
 """Access to a segment file: mapped into memory, or read from an object store in ranges.
 
-Both classes give the positions of the record batches, the Arrow message in front of each batch
-(which carries the batch headers), and decoded batches. They differ in the reads that this takes.
-Offsets are not known here.
+Both classes give the positions of the record batches, the batch headers of each (in the Arrow
+message in front of it), and decoded batches. They differ in the reads that this takes.
 """
 
 from __future__ import annotations
@@ -10,14 +9,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
-from spark_log.record import arrow_ipc
+from spark_log.record import (
+    CHECK_KEY,
+    METADATA_KEY,
+    arrow_ipc,
+    decode_check,
+    packed_headers,
+)
 from spark_log.storage import COPIED_BYTES, Store
 
 WHOLE_BYTES: Final = 1_048_576
@@ -41,18 +46,41 @@ Decode = Callable[[int], pa.RecordBatch]
 """Decodes the batch of an ordinal; raises ValueError, OSError or ArrowException on damage."""
 
 
-class SegmentFile(ABC):
-    """An Arrow file of record batches.
+class PackedHeaders(NamedTuple):
+    """The batch headers of a record batch, as they are stored.
 
     Attributes:
+        headers: the headers, as `BatchHeader.pack` returns each.
+        are_checked: whether they have a check (docs/adr/0017), which files of earlier versions
+            lack.
+        column_sums: checksum of each column of the file; empty if the batch has none.
+    """
+
+    headers: bytes
+    are_checked: bool
+    column_sums: tuple[int, ...]
+
+
+class SegmentFile(ABC):
+    """A file of record batches.
+
+    Attributes:
+        kind: the file's format, for error messages.
         blocks: positions of its record batches.
         schema: the file's schema, with its metadata.
         size_bytes: the file's size.
+        base_offset_deltas: the first offset of each record batch, relative to the segment's; None
+            if only the batch headers tell.
+        max_timestamps_us: the largest timestamp of each record batch, control records left out;
+            None if only the batch headers tell.
     """
 
+    kind: ClassVar[str]
     blocks: arrow_ipc.Blocks
     schema: pa.Schema
     size_bytes: int
+    base_offset_deltas: np.ndarray | None = None
+    max_timestamps_us: np.ndarray | None = None
 
     @property
     @abstractmethod
@@ -65,8 +93,31 @@ class SegmentFile(ABC):
         """Memory of the process that holds bytes of the file; for a mapped file, an upper bound."""
 
     @abstractmethod
-    def message(self, ordinal: int) -> memoryview:
-        """Return the Arrow message of a batch: the bytes in front of its body."""
+    def packed_headers(self, ordinal: int, append_id: bytes) -> PackedHeaders:
+        """Return the batch headers of a record batch.
+
+        Args:
+            ordinal: the record batch's number.
+            append_id: the segment's append id.
+
+        Raises:
+            ValueError: the headers are missing, or do not fit their check.
+        """
+
+    @abstractmethod
+    def compression(self, ordinal: int) -> str:
+        """Return the compression of a record batch: ``none``, ``lz4`` or ``zstd``.
+
+        Raises:
+            ValueError: the batch is damaged.
+        """
+
+    def problem_for_others(self, ordinal: int) -> str | None:
+        """Return the problem of a record batch that only other programs would meet.
+
+        They use parts of the file that readers of the log do not use.
+        """
+        return None
 
     @abstractmethod
     def decoder(self, columns: Sequence[str]) -> Decode:
@@ -121,7 +172,30 @@ def mapped_segment_file(store: Store, buffer: pa.Buffer) -> SegmentFile:
     return _MappedFile(store, buffer)
 
 
-class _MappedFile(SegmentFile):
+class _ArrowFile(SegmentFile):
+    """An Arrow file. The message in front of each record batch has its batch headers."""
+
+    kind = "Arrow"
+
+    @abstractmethod
+    def message(self, ordinal: int) -> memoryview:
+        """Return the Arrow message of a batch: the bytes in front of its body."""
+
+    def packed_headers(self, ordinal: int, append_id: bytes) -> PackedHeaders:
+        metadata = arrow_ipc.custom_metadata(self.message(ordinal))
+        value, check = metadata.get(METADATA_KEY), metadata.get(CHECK_KEY)
+        if value is None:
+            raise ValueError("no batch header")
+        if check is None:
+            return PackedHeaders(packed_headers(value), are_checked=False, column_sums=())
+        sums = decode_check(check, append_id, value, len(self.schema))
+        return PackedHeaders(packed_headers(value), are_checked=True, column_sums=sums)
+
+    def compression(self, ordinal: int) -> str:
+        return arrow_ipc.codec(self.message(ordinal))
+
+
+class _MappedFile(_ArrowFile):
     """A file that is mapped into memory: zero-copy, and pages that are not used are not read."""
 
     def __init__(self, store: Store, buffer: pa.Buffer) -> None:
@@ -164,23 +238,25 @@ class _MappedFile(SegmentFile):
         return lambda ordinal: reader.get_batch(ordinal).select(columns)
 
 
-class _Range(NamedTuple):
+class Range(NamedTuple):
     """A range of the file: its position and its bytes."""
 
     start: int
     data: pa.Buffer
 
     def covers(self, start: int, end: int) -> bool:
+        """Return whether the range has the bytes between two positions of the file."""
         return self.start <= start and end <= self.start + int(self.data.size)
 
     def cut(self, start: int, end: int) -> pa.Buffer:
+        """Return the bytes between two positions of the file."""
         return self.data.slice(start - self.start, end - start)
 
 
-_NOTHING: Final = _Range(0, pa.py_buffer(b""))
+_NOTHING: Final = Range(0, pa.py_buffer(b""))
 
 
-def _read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffer, int | None]:
+def read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffer, int | None]:
     """Return the last bytes of a file, and its size if the storage returns it, by one request.
 
     Args:
@@ -196,7 +272,7 @@ def _read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffe
     return whole, int(whole.size)
 
 
-class _RangedFile(SegmentFile):
+class _RangedFile(_ArrowFile):
     """A file that is read by requests: a small one whole by one request, else the needed ranges.
 
     It holds at most two ranges in memory, or two batches if they are larger.
@@ -205,7 +281,7 @@ class _RangedFile(SegmentFile):
     def __init__(self, store: Store, path: str, size_bytes: int | None) -> None:
         self._store = store
         self._path = path
-        tail, size_bytes = _read_end(store, path, size_bytes)
+        tail, size_bytes = read_end(store, path, size_bytes)
         footer = arrow_ipc.footer_bytes(memoryview(tail))
         wanted = footer + arrow_ipc.END_OF_STREAM_BYTES
         if wanted > tail.size and tail.size != size_bytes:
@@ -219,7 +295,7 @@ class _RangedFile(SegmentFile):
         if size_bytes is None:
             size_bytes = wanted + (int(self.blocks.ends[-1]) if self.blocks else 0)
         self.size_bytes = size_bytes
-        self._tail = _Range(self.size_bytes - int(tail.size), tail)
+        self._tail = Range(self.size_bytes - int(tail.size), tail)
         self._recent = _NOTHING
 
     @property
@@ -254,7 +330,7 @@ class _RangedFile(SegmentFile):
         first range, since many readers need a few batches alone.
         """
         background = ThreadPoolExecutor(1, "spark-log-read-ahead")
-        ahead: Future[_Range] | None = None
+        ahead: Future[Range] | None = None
         spans = self._spans(first, len(self.blocks) if behind is None else behind)
         try:
             for number, ordinals in enumerate(spans):
@@ -310,7 +386,7 @@ class _RangedFile(SegmentFile):
                 return at_hand.cut(start, end)
         return self._fetch(start, end).data
 
-    def _fetch(self, start: int, end: int) -> _Range:
+    def _fetch(self, start: int, end: int) -> Range:
         data = self._store.read(self._path, start, end - start)
         if data.size != end - start:
             raise CorruptRecordError(
@@ -319,4 +395,4 @@ class _RangedFile(SegmentFile):
                 path=self._path,
                 position=start,
             )
-        return _Range(start, data)
+        return Range(start, data)

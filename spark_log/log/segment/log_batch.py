@@ -27,7 +27,8 @@ class LogBatch:
         leader_epoch: leader epoch of all rows.
         is_control: whether the rows are control records, which users never get.
         segment_base_offset: the segment's base offset, which ``offset_delta`` is relative to.
-        stored_bytes: stored size of the Arrow batch that contains the records.
+        stored_bytes: stored size of the Arrow batch that contains the records; in a Parquet file
+            the size of its records without compression.
         is_aborted: whether the rows belong to aborted transactions; False if the read did not ask.
     """
 

@@ -24,6 +24,7 @@ from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.file import open_segment_file
 from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
+from spark_log.log.segment.parquet import open_parquet_file
 from spark_log.record import (
     FORMAT_VERSION,
     NO_TIMESTAMP,
@@ -87,11 +88,15 @@ class SegmentReader:
                 damaged.
         """
         self._name = name
-        self.path = f"{directory}/{name.log}"
+        self.path = f"{directory}/{name.file_name}"
         try:
-            self._file = open_segment_file(store, self.path, size_bytes)
+            if name.is_parquet:
+                self._file = open_parquet_file(store, self.path, name, size_bytes)
+            else:
+                self._file = open_segment_file(store, self.path, size_bytes)
         except (ValueError, OSError, pa.ArrowException) as error:
-            raise self._corrupt(f"it is not a readable Arrow file: {error}") from None
+            kind = "a Parquet segment" if name.is_parquet else "a readable Arrow file"
+            raise self._corrupt(f"it is not {kind}: {error}") from None
         self._schema = self._file.schema
         self._schema_metadata = self._schema.metadata or {}  # a new dictionary each time
         self._blocks = self._file.blocks
@@ -202,7 +207,7 @@ class SegmentReader:
     def compression(self, ordinal: int) -> str:
         """Return the compression of the ``ordinal``-th Arrow batch: none, lz4 or zstd."""
         try:
-            return arrow_ipc.codec(self._file.message(ordinal))
+            return self._file.compression(ordinal)
         except ValueError as error:
             raise self._batches.corrupt(str(error), ordinal) from None
 
@@ -250,8 +255,19 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch is damaged; has file and position.
         """
-        records = self._batches.decoder(RECORD_SCHEMA.names, check=check_crcs)(ordinal)
+        names = RECORD_SCHEMA.names
+        records = self._batches.decoder(names, check=check_crcs, each_batch=True)(ordinal)
         return self.headers(ordinal), records
+
+    def problem_for_others(self, ordinal: int) -> str | None:
+        """Return the problem of the ``ordinal``-th Arrow batch that only other programs would meet.
+
+        None if there is none, and in an Arrow file, where no part is for them alone.
+        """
+        try:
+            return self._file.problem_for_others(ordinal)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            return f"cannot be decoded: {error}"
 
     def forget(self) -> None:
         """Release the memory of data that was read. It is read again if it is needed."""
@@ -358,6 +374,9 @@ class SegmentReader:
         low, high = 0, self.batch_count
         if high == 1 or offset <= self.base_offset:
             return 0
+        deltas = self._file.base_offset_deltas
+        if deltas is not None:
+            return max(0, int(np.searchsorted(deltas, offset - self.base_offset, "right")) - 1)
         index = None
         if not self._skips_indexes:
             if self._is_mapped and self._indexes.offset_index() is None:
@@ -391,6 +410,10 @@ class SegmentReader:
 
     def _ordinal_before_time(self, timestamp_us: int) -> int:
         """Return the ordinal of a batch before which all records are earlier than a time."""
+        latest_us = self._file.max_timestamps_us
+        if latest_us is not None:
+            found = np.flatnonzero(latest_us >= timestamp_us)
+            return int(found[0]) if found.size else self.batch_count
         if self._skips_indexes:
             return 0
         if self._indexes.time_index() is None:
@@ -433,7 +456,10 @@ class SegmentReader:
             segment_base_offset=self.base_offset,
             start_offset=start_offset,
             end_offset=end_offset,
-            stored_bytes=self._blocks[ordinal].body_bytes,
+            # Compressed Parquet would let a fetch take ten times the memory that it may.
+            stored_bytes=(
+                records.nbytes if self._name.is_parquet else self._blocks[ordinal].body_bytes
+            ),
             is_aborted=is_aborted,
         )
 
@@ -456,8 +482,9 @@ class SegmentReader:
             raise self._corrupt("it has no record batches")
         name = metadata.get(b"spark_log.name")
         if name is not None and name != self._name.stem.encode():
-            name = self._metadata("name")
-            raise self._corrupt(f"it was written as {name}.log, and has another name now")
+            suffix = self._name.file_name.removeprefix(self._name.stem)
+            name = f"{self._metadata('name')}{suffix}"
+            raise self._corrupt(f"it was written as {name}, and has another name now")
 
     def _metadata(self, key: str) -> str:
         value: bytes = self._schema_metadata.get(f"spark_log.{key}".encode(), b"")

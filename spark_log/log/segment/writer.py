@@ -267,18 +267,8 @@ class SegmentWriter:
             InvalidRecordError: the headers do not fit the rows, or offsets are not ascending.
             StorageFullError: no part of the segment will be visible.
         """
-        counted = sum(header.record_count for header in headers)
         has_offsets = len(self._schema) > len(RECORD_SCHEMA)
-        following, fits = self._next_delta, bool(headers) and counted == records.num_rows
-        for header in headers:
-            skipped = header.base_offset_delta - following
-            fits = fits and (skipped >= 0 if has_offsets else not (skipped or header.has_gaps))
-            following = header.last_offset_delta + 1
-        if not fits:
-            raise InvalidRecordError(
-                f"{len(headers)} batch headers of {counted} rows do not fit {records.num_rows} "
-                f"rows that follow on offset {self._next_delta} of the segment"
-            )
+        check_rewritten(records, headers, self._next_delta, with_offsets=has_offsets)
         if not records.schema.equals(self._schema):
             raise InvalidRecordError(
                 f"rewritten records need the columns {self._schema.names}, got "
@@ -356,6 +346,37 @@ class SegmentWriter:
             self._min_timestamp_us = least_us
         self._next_delta = last_delta + 1
         self._last_header = headers[-1]
+
+
+def check_rewritten(
+    records: pa.RecordBatch,
+    headers: Sequence[BatchHeader],
+    following: int,
+    *,
+    with_offsets: bool,
+) -> None:
+    """Check that batches fit their rows, and are in offset order.
+
+    Args:
+        records: the rows of all batches.
+        headers: the batches' headers.
+        following: the offset delta behind the last that was written.
+        with_offsets: whether offsets may be missing.
+
+    Raises:
+        InvalidRecordError: they do not fit.
+    """
+    counted = sum(header.record_count for header in headers)
+    position, fits = following, bool(headers) and counted == records.num_rows
+    for header in headers:
+        skipped = header.base_offset_delta - position
+        fits = fits and (skipped >= 0 if with_offsets else not (skipped or header.has_gaps))
+        position = header.last_offset_delta + 1
+    if not fits:
+        raise InvalidRecordError(
+            f"{len(headers)} batch headers of {counted} rows do not fit {records.num_rows} rows "
+            f"that follow on offset {following} of the segment"
+        )
 
 
 class _ReportedErrors(storage_errors):

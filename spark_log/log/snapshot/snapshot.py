@@ -1,7 +1,8 @@
 """A snapshot: segment summaries and producer state of a partition, up to an offset.
 
 On storage: ``<offset>.snapshot``, an Arrow IPC file of one row. Its columns are ``offset``;
-``segments``, a list with a summary of each live segment; and ``producers``, a list with the state
+``segments``, a list with a summary of each live segment (a negative generation is that of a Parquet
+file); and ``producers``, a list with the state
 of each idempotent producer (Kafka's producer snapshots). The schema metadata has the topic id, the
 partition and a checksum of the row. Segments never change, so a summary is valid as long as its
 file exists. Derived data, replaced atomically: a crash leaves the older snapshot. Without a valid
@@ -309,7 +310,10 @@ def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
     columns: dict[str, list[int] | list[int | None]] = {
         "base_offset": [summary.name.base_offset for summary in summaries],
         "last_offset": [summary.name.last_offset for summary in summaries],
-        "generation": [summary.name.generation for summary in summaries],
+        "generation": [
+            -summary.name.generation if summary.name.is_parquet else summary.name.generation
+            for summary in summaries
+        ],
         "end_offset": [summary.end_offset for summary in summaries],
         "record_count": [summary.record_count for summary in summaries],
         "size_bytes": [summary.size_bytes for summary in summaries],
@@ -323,8 +327,9 @@ def _segments(column: pa.StructArray, append_ids: Sequence[str]) -> Iterator[Seg
     names = ("base_offset", "last_offset", "generation")
     rest = ("end_offset", "record_count", "size_bytes", "min_timestamp", "max_timestamp")
     rows = zip(_rows(column, names), _rows(column, rest), append_ids, strict=True)
-    for name, summary, append_id in rows:
-        yield SegmentSummary(SegmentName(*name), *(*summary, append_id))
+    for (base, last, generation), summary, append_id in rows:
+        name = SegmentName(base, last, abs(generation), is_parquet=generation < 0)
+        yield SegmentSummary(name, *(*summary, append_id))
 
 
 def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, ...]]:

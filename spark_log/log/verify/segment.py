@@ -35,6 +35,7 @@ from spark_log.record import (
 )
 
 _FILE_BEGIN = b"ARROW1\0\0"
+_PARQUET_BEGIN = b"PAR1"
 
 
 class SegmentCheck:
@@ -78,7 +79,7 @@ class SegmentCheck:
         self._on_headers = on_headers
         self._index_owners = index_owners
         self._repair = repair
-        self._path = directory.file_path(name.log)
+        self._path = directory.file_path(name.file_name)
         self._index_path = directory.file_path(name.index)
         self._time_index_path = directory.file_path(name.time_index)
         self._positions: list[int] = []
@@ -119,7 +120,7 @@ class SegmentCheck:
         on_progress(self._size_bytes - seen_bytes)
         with suppress(CorruptRecordError):
             self.end_offset = reader.end_offset
-        if self.is_sound:
+        if self.is_sound and self._name.index_names:
             yield from self._check_indexes(reader)
 
     def summary(self) -> SegmentSummary | None:
@@ -149,6 +150,11 @@ class SegmentCheck:
                 f"has {self._size_bytes} bytes, but its footer is for {reader.size_bytes}. Restore "
                 f"the file from a copy"
             )
+        if self._name.is_parquet:
+            begin = self._directory.store.read(self._path, 0, len(_PARQUET_BEGIN)).to_pybytes()
+            if begin != _PARQUET_BEGIN:
+                yield self._damaged_for_others("does not begin like a Parquet file")
+            return
         begin = self._directory.store.read(self._path, 0, reader.position(0))
         problem = None
         try:
@@ -160,12 +166,7 @@ class SegmentCheck:
         except (OSError, ValueError, pa.ArrowException) as error:
             problem = f"its schema at the beginning is damaged: {error}"
         if problem is not None:
-            message = (
-                f"{problem}. Only other Arrow readers use this part; restore the file from a copy"
-            )
-            yield LogFinding(
-                self._path, LogFindingKind.DAMAGED_SEGMENT, LogSeverity.WARNING, message
-            )
+            yield self._damaged_for_others(problem)
 
     def _check_batches(self, reader: SegmentReader) -> Iterator[tuple[LogFinding | None, int]]:
         """Yield the finding of each Arrow batch, or None, and its end position in the file."""
@@ -180,6 +181,12 @@ class SegmentCheck:
                 previous = headers[-1]
                 problem = _marker_problem(headers, records) or _barrier_problem(headers, records)
                 finding = None if problem is None else self._damaged(problem)
+                others = reader.problem_for_others(ordinal) if finding is None else None
+                if others is not None:
+                    finding = self._damaged(
+                        f"the row group at position {reader.position(ordinal)}: {others}. Restore "
+                        f"the file from a copy"
+                    )
             except CorruptRecordError as error:
                 finding, previous = self._damaged(error.message), None
             yield finding, reader.block(ordinal).end
@@ -222,8 +229,8 @@ class SegmentCheck:
             other = self._index_owners.exchanged(self._name, offset_data)
             if other is not None:  # its indexes are the evidence: they are not repaired
                 yield self._damaged(
-                    f"its index was made for the append that {other.log} holds: the files of the "
-                    f"two were exchanged. Give each its own name again"
+                    f"its index was made for the append that {other.file_name} holds: the files "
+                    f"of the two were exchanged. Give each its own name again"
                 )
                 return
         time_problem = self._time_index_problem(time_data, offset_data)
@@ -309,6 +316,13 @@ class SegmentCheck:
             return self._directory.store.open_buffer(path)
         except NotFoundError:
             return None
+
+    def _damaged_for_others(self, problem: str) -> LogFinding:
+        what = "Parquet" if self._name.is_parquet else "Arrow"
+        message = (
+            f"{problem}. Only other {what} readers use this part; restore the file from a copy"
+        )
+        return LogFinding(self._path, LogFindingKind.DAMAGED_SEGMENT, LogSeverity.WARNING, message)
 
     def _damaged(self, message: str) -> LogFinding:
         self.is_sound = False

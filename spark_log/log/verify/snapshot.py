@@ -129,7 +129,7 @@ class SnapshotCheck:
                 f"now: its last segments are missing. Restore them from a copy",
             )
         wrong = [
-            f"its entry for {said.name.log} is wrong"
+            f"its entry for {said.name.file_name} is wrong"
             for said in self._snapshot.segments
             if said.name in summaries and not _is_right(said, summaries[said.name])
         ]

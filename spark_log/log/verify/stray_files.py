@@ -1,6 +1,7 @@
 """Finds files in a partition's directory that are not part of the log; a repair removes them.
 
-A repair frees names by the rules of a cleaner: only if a durable file shows that the name is spent
+A repair frees names by the rules of a cleaner, and leaves Parquet segments to the cleaner, since
+the topic's table may need them: only if a durable file shows that the name is spent
 (a rewritten segment that covers it, or a start marker above it), and only ``file.delete.delay.ms``
 after that file appeared, by the storage's clock. A process whose clock differs too much from the
 storage's removes nothing.
@@ -73,7 +74,8 @@ class StrayFiles:
             self._now_us = storage_time_us(self._store, directory.path)
             check_clock_skew(directory.clock, self._now_us, max_clock_skew_ms)
         self._spent = set(spent_segments(files))
-        self._free = set(spent_segments(files, self._now_us - self._delay_us))
+        spent = spent_segments(files, self._now_us - self._delay_us)
+        self._free = {name for name in spent if not name.is_parquet}
         if self._live.last_before_start is not None:
             self._free.clear()  # the start marker may be another log's
 
@@ -104,8 +106,8 @@ class StrayFiles:
         """
         for file in self._files:
             segment = SegmentName.parse_index(file.name)
-            if segment is not None and segment.log not in self._names:
-                yield from self._orphan(segment.log, file)
+            if segment is not None and segment.file_name not in self._names:
+                yield from self._orphan(segment.file_name, file)
         for file in self._store.list_hidden(self._directory.path):
             if file.modified_us <= self._now_us - max(self._delay_us, ABANDONED_US):
                 message = "is a temporary file of a writer that is not running any more"
@@ -117,7 +119,7 @@ class StrayFiles:
                 "is rewritten, or before the log's start; it is kept for readers that still use it"
             )
             return LogFinding(file.path, LogFindingKind.SPENT_SEGMENT, LogSeverity.NOTE, message)
-        paths = [self._directory.file_path(each) for each in (name.index, name.time_index)]
+        paths = [self._directory.file_path(each) for each in name.index_names]
         finding = _warning(file, LogFindingKind.SPENT_SEGMENT, "is not part of the log any more")
         return self._removed(finding, *paths)
 

@@ -166,13 +166,13 @@ class Verifier:
         yield from found
         for problem in self._late_problems:
             yield LogFinding(
-                self._directory.file_path(name.log),
+                self._directory.file_path(name.file_name),
                 LogFindingKind.LATE_BATCH,
                 LogSeverity.ERROR,
                 problem,
             )
         self._late_problems = []
-        path = self._directory.file_path(name.log)
+        path = self._directory.file_path(name.file_name)
         for problem in self._epoch_problems:
             yield LogFinding(path, LogFindingKind.WRONG_LEADER_EPOCH, LogSeverity.ERROR, problem)
         self._epoch_problems = []
@@ -195,13 +195,13 @@ class Verifier:
         first = self._owners.setdefault(append_id, name)
         told = {snapshot.append_id_of(name) for snapshot in self._snapshots} - {"", append_id}
         if first != name:
-            what = f"holds the same append as {first.log}: one of the two is a copy"
+            what = f"holds the same append as {first.file_name}: one of the two is a copy"
         elif told:
             what = f"holds the append {append_id}, but a snapshot has {told.pop()} for its name"
         else:
             return
         message = f"{what}. Restore the original segment from a copy"
-        path = self._directory.file_path(name.log)
+        path = self._directory.file_path(name.file_name)
         yield LogFinding(path, LogFindingKind.DAMAGED_SEGMENT, LogSeverity.ERROR, message)
 
     def _replay(self, name: SegmentName, headers: tuple[BatchHeader, ...]) -> None:
@@ -272,7 +272,7 @@ class Verifier:
             else:
                 continue
             message = f"ends at offset {end}, but the log continues at {following}: {what}"
-            path = self._directory.file_path(segment.name.log)
+            path = self._directory.file_path(segment.name.file_name)
             yield segment, LogFinding(path, kind, LogSeverity.ERROR, message)
 
     # --- snapshots -------------------------------------------------------------------------------

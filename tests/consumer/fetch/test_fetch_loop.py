@@ -111,7 +111,7 @@ class TestTurn:
         store.calls.clear()
         for _ in range(5):
             fetching.turn()
-        assert store.calls == [("open_buffer", f"{DIRECTORY}/{SegmentName(1).log}")] * 5
+        assert store.calls == [("open_buffer", f"{DIRECTORY}/{SegmentName(1).file_name}")] * 5
 
     def test_ends_with_the_bytes_that_it_may_fetch_and_goes_on_later(self, store, clock, others):
         for mark in "abc":
@@ -250,7 +250,7 @@ class TestTransactions:
         writer.commit()
         assert fetching.fetched() == ["a", "b:0"]
         opened = [path for path in store.called("open_buffer") if path.endswith(".log")]
-        ends = [f"{DIRECTORY}/{SegmentName(offset).log}" for offset in (0, 1, 2, 2, 3)]
+        ends = [f"{DIRECTORY}/{SegmentName(offset).file_name}" for offset in (0, 1, 2, 2, 3)]
         assert opened == ends  # 2 while it was missing, and 3 which is
 
     def test_a_full_take_passes_the_marker_behind_it(self, store, clock, writer):

@@ -79,7 +79,7 @@ class TestBatches:
         send(log)
         store.calls.clear()
         assert log.append_markers([commit(7), abort(8)]) == LogAppendInfo(2, 3)
-        assert store.called("put_if_absent") == [f"{DIRECTORY}/{SegmentName(2).log}"]
+        assert store.called("put_if_absent") == [f"{DIRECTORY}/{SegmentName(2).file_name}"]
         assert headers(log)[1:] == [(2, 7, 1, COMMIT), (3, 8, 1, ABORT)]
 
     def test_key_and_value_of_a_marker_are_kafkas(self, log):

@@ -83,7 +83,7 @@ class TestLostRace:
         assert values(others) == theirs(0, 3) + mine(3)
         assert store.called("stage") == [DIRECTORY], "the records are encoded once"
         assert store.called("put_if_absent") == [
-            f"{DIRECTORY}/{SegmentName(base).log}" for base in (0, 3)
+            f"{DIRECTORY}/{SegmentName(base).file_name}" for base in (0, 3)
         ]
 
     def test_however_often_it_is_lost(self, store, log, others):
@@ -162,10 +162,10 @@ class TestLostRace:
 
     def test_a_damaged_winner_is_an_error_and_nothing_is_appended(self, store, inner, log):
         append(log)
-        inner.put_if_absent(f"{DIRECTORY}/{SegmentName(2).log}", b"damaged")
+        inner.put_if_absent(f"{DIRECTORY}/{SegmentName(2).file_name}", b"damaged")
         with pytest.raises(CorruptRecordError):
             append(log)
-        assert file_names(inner) == [SegmentName(0).log, SegmentName(2).log]
+        assert file_names(inner) == [SegmentName(0).file_name, SegmentName(2).file_name]
 
 
 class TestCatchingUp:
@@ -234,7 +234,7 @@ class TestCatchingUp:
         store.once("list", take_long)
         assert self.go_on(behind, producer) == LogAppendInfo(102, 103)
         assert values(others)[-2:] == mine(102)
-        assert SegmentName(141).log not in file_names(inner)
+        assert SegmentName(141).file_name not in file_names(inner)
 
     def test_lists_again_if_observed_segments_were_merged_and_deleted(
         self, store, inner, others, behind, producer
@@ -437,7 +437,7 @@ class TestLostAnswer:
     def test_while_the_log_is_damaged_is_unknown(self, store, inner, log, others):
         def lose(path, call):
             call()
-            inner.put(f"{DIRECTORY}/{SegmentName(2).log}", b"damaged")
+            inner.put(f"{DIRECTORY}/{SegmentName(2).file_name}", b"damaged")
             raise LOST
 
         store.once("put_if_absent", lose)
@@ -516,7 +516,7 @@ class TestLateSuccess:
         store.once("put_if_absent", be_very_late)
         with pytest.raises(UnknownOutcomeError):
             append(log)
-        assert SegmentName(2).log in file_names(inner), "void, and nobody's business"
+        assert SegmentName(2).file_name in file_names(inner), "void, and nobody's business"
         assert values(others) == mine(0) + theirs(2, 5)
         assert append(log) == LogAppendInfo(5, 6)
 
@@ -638,7 +638,7 @@ class TestLateSuccess:
                 base_offset = log.append(numbered(number, 1)).base_offset
             except UnknownOutcomeError:
                 continue
-            assert f"{DIRECTORY}/{SegmentName(base_offset).log}" in put_live
+            assert f"{DIRECTORY}/{SegmentName(base_offset).file_name}" in put_live
 
     def test_a_log_that_cannot_be_listed_in_time_takes_no_append(self, store, clock, log, others):
         def take_long(path, call):

@@ -323,7 +323,7 @@ class TestLateSuccess:
 
         store.once("put_if_absent", be_very_late)
         assert append(log, 2) == LogAppendInfo(5, 6)
-        assert SegmentName(2).log in file_names(inner), "void, and nobody's business"
+        assert SegmentName(2).file_name in file_names(inner), "void, and nobody's business"
         assert values(others) == mine(0, 0) + theirs(2, 5) + mine(5, 2)
 
     def test_a_lost_race_does_not_make_the_listing_any_newer(

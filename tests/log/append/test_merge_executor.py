@@ -125,7 +125,7 @@ def test_a_failure_is_counted_and_fails_no_append(log, store, inner, waiting, su
 
 def test_the_next_append_lists_the_log_if_the_merge_misses_files(log, store, inner, waiting):
     append(log, TAIL)
-    inner.delete(f"{log.directory}/{SegmentName(1).log}")
+    inner.delete(f"{log.directory}/{SegmentName(1).file_name}")
     waiting.pop()()
     append(log)
     store.calls.clear()

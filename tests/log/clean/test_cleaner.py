@@ -158,7 +158,7 @@ class TestDeleting:
         report = clean(log)
         assert (report.deleted_files, report.waiting_segments) == (20, 0)
         assert [name for name in file_names(inner) if name.endswith(".log")] == [
-            SegmentName(0, 39, 1).log
+            SegmentName(0, 39, 1).file_name
         ]
         assert values(open_log(inner)) == before
 
@@ -182,7 +182,7 @@ class TestDeleting:
 
     def test_void_files_orphans_and_old_snapshots_are_deleted(self, log, inner, clock):
         clean(log)
-        inner.put(f"{DIRECTORY}/{SegmentName(2).log}", b"delivered late")
+        inner.put(f"{DIRECTORY}/{SegmentName(2).file_name}", b"delivered late")
         inner.put(f"{DIRECTORY}/{SegmentName(3).index}", b"its segment is gone")
         for offset in (4, 6, 8):
             inner.put(f"{DIRECTORY}/{offset:020d}.snapshot", b"old")
@@ -190,10 +190,10 @@ class TestDeleting:
         clock.advance_ms(3_600_001)
         clean(log)
         assert file_names(inner) == [
-            SegmentName(0, 39, 1).log,
+            SegmentName(0, 39, 1).file_name,
             "00000000000000000040.snapshot",
         ] or [name for name in file_names(inner) if "snapshot" not in name] == [
-            SegmentName(0, 39, 1).log
+            SegmentName(0, 39, 1).file_name
         ]
         assert not list(inner.list_hidden(DIRECTORY))
         assert sum("snapshot" in name for name in file_names(inner)) <= 2
@@ -279,15 +279,15 @@ class TestListings:
 class TestDamage:
     def test_damage_does_not_stop_the_other_steps(self, log, inner, clock):
         move_log_start(log, 10)
-        path = f"{DIRECTORY}/{SegmentName(20).log}"
+        path = f"{DIRECTORY}/{SegmentName(20).file_name}"
         data = bytearray(inner.open_buffer(path).to_pybytes())
         data[data.index(b"record:20")] ^= 1
         inner.put(path, bytes(data))
         clock.advance_ms(61_001)
         with pytest.raises(CorruptRecordError):
             clean(log)
-        assert SegmentName(0).log not in file_names(inner)
-        assert SegmentName(20).log in file_names(inner)
+        assert SegmentName(0).file_name not in file_names(inner)
+        assert SegmentName(20).file_name in file_names(inner)
 
     def test_a_storage_that_does_not_answer_is_an_error(self, log, store):
         store.on("list", failing(StorageError("no")))

@@ -158,7 +158,7 @@ class TestDamage:
         append(log, b"0", value=b"x" * 4096)
         append(log, b"0")
         append(log, b"z")
-        path = f"{DIRECTORY}/{SegmentName(0).log}"
+        path = f"{DIRECTORY}/{SegmentName(0).file_name}"
         store.put(path, store.open_buffer(path).to_pybytes()[:kept_bytes])
         with pytest.raises(CorruptRecordError):
             compacted(open_log(store, clock=log.clock, cleanup_policy="compact"))

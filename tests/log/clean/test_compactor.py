@@ -280,7 +280,7 @@ def test_only_live_segments_are_compacted(log):
 def test_damage_replaces_nothing(store, log):
     append(log, (b"a", b"0"), (b"a", b"1"))
     append(log, (b"z", b""))
-    path = f"{DIRECTORY}/{SegmentName(0).log}"
+    path = f"{DIRECTORY}/{SegmentName(0).file_name}"
     data = bytearray(store.open_buffer(path).to_pybytes())
     data[data.rindex(b"aa")] ^= 1
     store.delete(path)

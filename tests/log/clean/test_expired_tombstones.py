@@ -257,7 +257,7 @@ class TestOfAnotherCompaction:
         clean(other)
         (name,) = [each for each, _ in live(other) if each.base_offset == 2]
         assert name in [each for each, _ in live(compacted)]
-        put_bytes(store, leader.open_buffer(f"{DIRECTORY}/{name.log}"), name)
+        put_bytes(store, leader.open_buffer(f"{DIRECTORY}/{name.file_name}"), name)
         leader.delete_directory(DIRECTORY)
         assert pairs(compacted)[:2] == [(1, b"b", False), (2, b"b", True)]
         clock.advance_ms(RETENTION_MS + 1)

@@ -55,7 +55,7 @@ CASES = [
 @pytest.mark.parametrize("names", CASES, ids=lambda names: " ".join(each.stem for each in names))
 def test_the_document_and_the_log_choose_the_same_file(names):
     for order in permutations(names):
-        live = live_log(FileInfo(name.log, 1, 0) for name in order)
+        live = live_log(FileInfo(name.file_name, 1, 0) for name in order)
         assert live.segments[0].name == documented_choice(order, 0)
 
 

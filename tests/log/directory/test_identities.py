@@ -36,7 +36,7 @@ def log(store, clock):
 
 
 def path_of(name):
-    return f"{DIRECTORY}/{name.log}"
+    return f"{DIRECTORY}/{name.file_name}"
 
 
 def copy(store, source, target):

@@ -17,23 +17,32 @@ offsets = st.integers(0, 2**63 - 1)
 class TestSegmentName:
     def test_a_plain_segment_is_named_by_its_base_offset(self):
         name = SegmentName(262_144)
-        assert name.log == "00000000000000262144.log"
+        assert name.file_name == "00000000000000262144.log"
         assert name.index == "00000000000000262144.index"
         assert name.time_index == "00000000000000262144.timeindex"
 
     def test_a_rewritten_segment_is_named_by_what_it_covers_and_its_generation(self):
         name = SegmentName(0, 524_287, 3)
-        assert name.log == "00000000000000000000-00000000000000524287.3.log"
+        assert name.file_name == "00000000000000000000-00000000000000524287.3.log"
         assert name.index == "00000000000000000000-00000000000000524287.3.index"
         assert name.time_index == "00000000000000000000-00000000000000524287.3.timeindex"
 
-    @given(st.builds(SegmentName, offsets) | st.builds(SegmentName, *[offsets] * 2, st.integers(1)))
+    def test_a_parquet_segment_is_named_like_an_arrow_file_and_has_no_indexes(self):
+        name = SegmentName(0, 524_287, 3, is_parquet=True)
+        assert name.file_name == "00000000000000000000-00000000000000524287.3.parquet"
+        assert name.index_names == ()
+        assert name != SegmentName(0, 524_287, 3)
+
+    @given(
+        st.builds(SegmentName, offsets)
+        | st.builds(SegmentName, *[offsets] * 2, st.integers(1), st.booleans())
+    )
     def test_a_name_is_parsed_into_what_it_was_made_of(self, name):
-        assert SegmentName.parse(name.log) == name
+        assert SegmentName.parse(name.file_name) == name
 
     @given(st.lists(offsets, min_size=2, max_size=9))
     def test_names_sort_as_their_base_offsets_do(self, bases):
-        names = [SegmentName(base).log for base in sorted(bases)]
+        names = [SegmentName(base).file_name for base in sorted(bases)]
         assert names == sorted(names)
 
     @pytest.mark.parametrize(
@@ -54,6 +63,9 @@ class TestSegmentName:
             ".00000000000000000000.log",
             "x00000000000000000000.log",
             "00000000000000000000-00000000000000000009.log",
+            "00000000000000000000.parquet",
+            "00000000000000000000-00000000000000000009.parquet",
+            "00000000000000000000-00000000000000000009.1.parquet2",
             "00000000000000000000.1.log",
             "00000000000000000000-9.1.log",
             "00000000000000000000-00000000000000000009.x.log",

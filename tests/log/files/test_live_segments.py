@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.log.files.file_names import SegmentName, StartMarker
-from spark_log.log.files.live_segments import live_log
+from spark_log.log.files.live_segments import live_log, spent_segments
 from spark_log.storage import FileInfo
 
 
 def plain(base):
-    return SegmentName(base).log
+    return SegmentName(base).file_name
 
 
 def rewritten(base, last, generation=1):
-    return SegmentName(base, last, generation).log
+    return SegmentName(base, last, generation).file_name
 
 
 def start(offset, base):
@@ -186,6 +186,22 @@ class TestStartMarker:
         assert chain(start(30, 30), plain(10), plain(30)) == [(plain(30), 30, None)]
 
 
+class TestParquetSegments:
+    PARQUET = SegmentName(0, 9, 1, is_parquet=True)
+
+    def test_of_one_range_and_generation_the_parquet_file_counts_and_the_arrow_file_is_spent(self):
+        names = [rewritten(0, 9), self.PARQUET.file_name, plain(10)]
+        assert chain(*names) == [(self.PARQUET.file_name, 0, 10), (plain(10), 10, None)]
+        files = [FileInfo(name, 1, 1) for name in names]
+        assert list(spent_segments(files)) == [SegmentName(0, 9, 1)]
+
+    def test_a_higher_generation_a_wider_one_and_one_that_begins_first_count_before_it(self):
+        for other in ((0, 9, 2), (0, 10, 1)):
+            assert chain(self.PARQUET.file_name, rewritten(*other))[0][0] == rewritten(*other)
+        later = SegmentName(5, 14, 1, is_parquet=True).file_name
+        assert chain(rewritten(0, 9), later) == [(rewritten(0, 9), 0, 10), (later, 10, 15)]
+
+
 class TestIndexOf:
     def test_is_the_segment_that_an_offset_is_read_from(self):
         log = live(start(5, 0), plain(0), plain(10), rewritten(20, 29), plain(30))
@@ -226,9 +242,10 @@ def histories(draw):
                     continue
                 first = draw(st.integers(0, len(cuts) - 2))
                 last = draw(st.integers(first + 1, len(cuts) - 1))
-                name = SegmentName(cuts[first], cuts[last] - 1, draw(st.integers(1, 3)))
+                generation, is_parquet = draw(st.integers(1, 3)), draw(st.booleans())
+                name = SegmentName(cuts[first], cuts[last] - 1, generation, is_parquet)
                 covers.append(name)
-                there.add(name.log)
+                there.add(name.file_name)
             case "start":
                 log_start = draw(st.integers(log_start, log_end))
                 base = max((b for b in bases if b <= log_start < ends[b]), default=log_start)
@@ -244,12 +261,12 @@ def histories(draw):
                     wider = any(
                         other.base_offset <= name.base_offset
                         and _last(name) <= _last(other)
-                        and _rank(other) > _rank(name)
+                        and (*_rank(other), other.is_parquet) > (*_rank(name), name.is_parquet)
                         for other in covers
-                        if other.log in there
+                        if other.file_name in there
                     )
                     if (wider or _last(name) < log_start) and draw(st.booleans()):
-                        there.discard(name.log)
+                        there.discard(name.file_name)
             case "late":
                 spent = [
                     base
@@ -279,7 +296,7 @@ def counting_file(offset, names, ends, log_start):
         if name.last_offset is not None and name.base_offset <= offset <= name.last_offset
     ]
     if covering:
-        return max(covering, key=lambda name: (*_rank(name), -name.base_offset))
+        return max(covering, key=lambda name: (*_rank(name), -name.base_offset, name.is_parquet))
     markers = [marker for marker in map(StartMarker.parse, names) if marker]
     named = max(markers, key=lambda marker: marker.log_start_offset, default=StartMarker(0, 0))
     base = named.segment_base_offset if offset == log_start else offset

@@ -23,6 +23,7 @@ from spark_log.record import (
     ProducerAppend,
     encode_headers,
     header_array,
+    packed_headers,
 )
 from tests.log.support import DIRECTORY, TOPIC_ID, file_names, open_log
 from tests.record.samples import numbered
@@ -282,7 +283,7 @@ def test_a_range_is_listed_as_by_a_replay_of_its_headers(log_batches, data):
         behind = data.draw(st.integers(behind + 1, len(headers)))
         base = headers[first].base_offset_delta
         part = [moved(header, base) for header in headers[first:behind]]
-        segments.append((base, header_array(encode_headers(part))))
+        segments.append((base, header_array(packed_headers(encode_headers(part)))))
     unlisted = headers[start].base_offset_delta, headers[-1].last_offset_delta + 1
     index = TransactionIndex(unlisted[1], unlisted=[unlisted])
     index.list_range(unlisted, segments)

@@ -69,7 +69,7 @@ class TestFetch:
         store.calls.clear()
         for _ in range(5):
             assert fetched(reader) == []
-        assert set(store.calls) == {("open_buffer", f"{DIRECTORY}/{SegmentName(1).log}")}
+        assert set(store.calls) == {("open_buffer", f"{DIRECTORY}/{SegmentName(1).file_name}")}
         assert len(store.calls) == 5
 
     def test_returns_the_batches_that_fit_and_the_rest_later(self, reader, others):
@@ -126,7 +126,7 @@ class TestWhetherItStillEnds:
         reader.fetch()
         store.calls.clear()
         assert reader.log.tail_ends_at(1)
-        assert store.calls == [("open_buffer", f"{DIRECTORY}/{SegmentName(1).log}")]
+        assert store.calls == [("open_buffer", f"{DIRECTORY}/{SegmentName(1).file_name}")]
 
     def test_is_false_after_an_append_until_it_is_read(self, reader, others):
         reader.fetch()

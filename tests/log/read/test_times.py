@@ -44,10 +44,10 @@ class TestWhatIsOpened:
         view, asked = log.observe(), time_of(inner, offset)
         store.calls.clear()
         assert log.offset_for_time(asked, view) == (offset, asked)
-        assert opened(store) == [f"{IN_SNAPSHOT:020d}.snapshot", SegmentName(offset).log]
+        assert opened(store) == [f"{IN_SNAPSHOT:020d}.snapshot", SegmentName(offset).file_name]
         store.calls.clear()
         assert log.offset_for_time(asked, view) == (offset, asked)
-        assert opened(store) == [SegmentName(offset).log]
+        assert opened(store) == [SegmentName(offset).file_name]
 
     def test_is_each_segment_behind_the_snapshot_once_up_to_the_one_that_has_it(
         self, store, inner, log
@@ -55,12 +55,12 @@ class TestWhatIsOpened:
         view, asked = log.observe(), time_of(inner, 33)
         store.calls.clear()
         assert log.offset_for_time(asked, view) == (33, asked)
-        behind = [SegmentName(at).log for at in range(IN_SNAPSHOT, 34)]
-        assert opened(store)[1:] == [*behind, SegmentName(33).log]
+        behind = [SegmentName(at).file_name for at in range(IN_SNAPSHOT, 34)]
+        assert opened(store)[1:] == [*behind, SegmentName(33).file_name]
         store.calls.clear()
         earlier = time_of(inner, 31)
         assert log.offset_for_time(earlier, view) == (31, earlier)
-        assert opened(store) == [SegmentName(31).log], "what it holds is known by now"
+        assert opened(store) == [SegmentName(31).file_name], "what it holds is known by now"
 
     def test_is_nothing_for_a_time_that_nothing_reaches_a_second_time(self, store, inner, log):
         view, asked = log.observe(), time_of(inner, COUNT - 1) + 1
@@ -73,7 +73,7 @@ class TestWhatIsOpened:
 class TestViews:
     def test_that_leave_out_a_segment_are_taken_anew(self, store, inner, log):
         for left_out in (12, IN_SNAPSHOT + 3):
-            hidden = SegmentName(left_out).log
+            hidden = SegmentName(left_out).file_name
             store.once(
                 "list",
                 lambda _, call, hidden=hidden: [file for file in call() if file.name != hidden],

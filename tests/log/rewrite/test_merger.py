@@ -87,7 +87,7 @@ class TestMerge:
         merged = merge(directory, view, first, last).name
         assert merged == name
         free(store, *(segment.name for segment in view.live.segments[first : last + 1]))
-        assert merged.log in file_names(store)
+        assert merged.file_name in file_names(store)
         assert values(open_log(store)) == before
 
     def test_headers_that_cannot_be_joined_are_kept_in_one_arrow_batch(self, store, log, directory):
@@ -242,7 +242,7 @@ class TestArrowBatches:
         hooked.on("put", failing(StorageError("no")))
         merged = merge(directory, log.observe(), 0, 6).name
         assert hooked.called("put")
-        assert merged.log in file_names(store)
+        assert merged.file_name in file_names(store)
         assert merged.index not in file_names(store)
         assert values(open_log(store)) == before
 
@@ -268,7 +268,7 @@ class TestFile:
             discarded.append(writer)
 
         monkeypatch.setattr(SegmentWriter, "discard", discard)
-        path = f"{DIRECTORY}/{SegmentName(5).log}"
+        path = f"{DIRECTORY}/{SegmentName(5).file_name}"
         data = bytearray(store.read_tail(path, 100_000))
         data[data.index(b"record:20")] ^= 1
         store.put(path, bytes(data))
@@ -303,14 +303,14 @@ class TestMeanwhile:
         free(store, *(segment.name for segment in view.live.segments))
         with pytest.raises(NotFoundError, match="after the log was listed"):
             merge(directory, view, 1, 2)
-        assert SegmentName(2, 5, 1).log not in file_names(store)
+        assert SegmentName(2, 5, 1).file_name not in file_names(store)
         assert values(open_log(store)) == before
 
     def test_a_slow_merge_of_live_segments_continues(self, store, log, directory, clock):
         before, view = values(log), directory.observe()
         stage_slowly(directory, clock)
         merged = merge(directory, view, 0, 4).name
-        assert merged.log in file_names(store)
+        assert merged.file_name in file_names(store)
         assert values(open_log(store)) == before
 
     def test_a_slow_merge_of_rewritten_segments_gives_up(
@@ -320,7 +320,7 @@ class TestMeanwhile:
         stage_slowly(directory, clock, lambda: merge(open_log(store).files, view, 0, 4))
         with pytest.raises(NotFoundError, match="after the log was listed"):
             merge(directory, view, 1, 3)
-        assert SegmentName(2, 9, 1).log not in file_names(store)
+        assert SegmentName(2, 9, 1).file_name not in file_names(store)
 
     def test_damage_in_a_file_with_a_freed_name_is_not_reported(
         self, store, log, directory, clock, remote
@@ -330,7 +330,7 @@ class TestMeanwhile:
 
         def rewrite():
             merge(open_log(store).files, view, 0, 5)
-            path = f"{DIRECTORY}/{SegmentName(large).log}"
+            path = f"{DIRECTORY}/{SegmentName(large).file_name}"
             store.put(path, bytes(store.head(path).size_bytes))
 
         stage_slowly(directory, clock, rewrite)

@@ -31,6 +31,7 @@ from spark_log.log.segment import file as segment_file
 from spark_log.log.segment import writer as segment_writer
 from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
+from spark_log.record.end_transaction_marker import EndTransactionMarker
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from spark_log.storage.memory import MemoryStore
@@ -131,9 +132,26 @@ def merged():
     return sample.pick(0)
 
 
-def compacted(name, keys, later):
+def parquet():
+    """Row groups of several batches, with markers between their rows, and one aborted batch."""
+    sample = Sample("parquet")
+    for number in range(6):
+        producer = ProducerAppend(number % 3, 0, number // 3, is_transactional=True)
+        sample.append(some_rows(number, 1), producer=producer)
+    markers = [EndTransactionMarker(each, 1, is_committed=each != 1) for each in range(3)]
+    sample.log.append_markers(markers[:2])
+    sample.append(some_rows(8, 3), some_rows(11, 2))
+    sample.log.append_markers(markers[2:])
+    sample.append(some_rows(14, 2))
+    log = sample.log
+    with mock.patch.object(merger, "_JOINED_RECORDS", 4):
+        merge(log.files, log.observe(), 0, 8, to_parquet=log.transactions().is_aborted)
+    return sample.pick(0)
+
+
+def compacted(name, keys, later, **settings):
     """Several Arrow batches with several headers each; the last batch of a producer is empty."""
-    sample = Sample(name, COMPACT)
+    sample = Sample(name, {**COMPACT, **settings})
     for number, each in enumerate(keys):
         producer = ProducerAppend(number % 2, 0, number // 2 * len(each)) if number < 4 else None
         sample.append(keyed_rows(10 * number, *each), producer=producer)
@@ -146,9 +164,9 @@ def compacted(name, keys, later):
     return sample.pick(0)
 
 
-def with_gaps():
+def with_gaps(**settings):
     keys = [(1, 2, 3), (2, 4, -5), (5, 6, 1), (7, 8, 9), (-2, 3, 10), (11, 12, 7), (13, 14, 15)]
-    return compacted("with-gaps", keys, (6, 9, 20))
+    return compacted("with-gaps", keys, (6, 9, 20), **settings)
 
 
 def without_gaps():
@@ -181,6 +199,8 @@ SAMPLES = {
     "with gaps": with_gaps,
     "without gaps": without_gaps,
     "older": older,
+    "parquet": parquet,
+    "compacted parquet": lambda: with_gaps(table_format="delta"),
 }
 
 

@@ -28,7 +28,7 @@ from tests.record.samples import numbered, record_batch, row
 
 PROJECT = Path(__file__).parents[3]
 NAME = SegmentName(0)
-PATH = f"{DIRECTORY}/{NAME.log}"
+PATH = f"{DIRECTORY}/{NAME.file_name}"
 
 
 @pytest.fixture
@@ -223,7 +223,7 @@ class TestHeadersThatDoNotFit:
     def refuse(self, store, parts, name=NAME):
         with pytest.raises(CorruptRecordError) as caught:
             list(put_bytes(store, segment_bytes(parts), name).read(0))
-        assert caught.value.path.endswith(name.log)
+        assert caught.value.path.endswith(name.file_name)
 
     def test_a_plain_segment_with_a_gap_and_no_column_for_it(self, store):
         self.refuse(store, [[Part([row(), row()], last_delta=4)]])

@@ -21,7 +21,7 @@ from tests.log.support import (
 )
 from tests.record.samples import START_US, numbered, record_batch, row
 
-PATH = f"{DIRECTORY}/{SegmentName(0).log}"
+PATH = f"{DIRECTORY}/{SegmentName(0).file_name}"
 MIB = 2**20
 
 
@@ -66,7 +66,7 @@ class TestOpening:
         reader = segment_reader(store)
         assert reader.end_offset == 40
         assert len(values_of(reader.read(25))) == 15
-        assert store.reads == [("read_tail", SegmentName(0).log)]
+        assert store.reads == [("read_tail", SegmentName(0).file_name)]
 
     @pytest.mark.parametrize("batch_bytes", [2_000, 50_000, 3 * MIB])
     def test_the_end_offset_takes_two_reads_at_most_and_no_batch(self, store, batch_bytes):

@@ -88,7 +88,7 @@ def test_on_an_object_store_a_search_by_offset_looks_at_few_headers_instead(memo
 def test_two_halves_of_different_pairs_are_not_believed(store):
     """Indexes of different intervals have other batches between entries: answers would be wrong."""
     found, dense = search(store), contents(store)
-    store.inner.delete(f"{DIRECTORY}/{NAME.log}")
+    store.inner.delete(f"{DIRECTORY}/{NAME.file_name}")
     batches = [
         record_batch([row(b"v" * 900, timestamp=START_US + (at * 7) % 30)]) for at in range(COUNT)
     ]

@@ -162,7 +162,9 @@ class TestReadByOffset:
         reader = put_segment(store, numbered_batches([2, 3]), SegmentName(BASE))
         assert (reader.base_offset, reader.end_offset) == (BASE, BASE + 5)
         assert reader.batch_count == 2
-        assert reader.size_bytes == store.head(f"{DIRECTORY}/{SegmentName(BASE).log}").size_bytes
+        assert (
+            reader.size_bytes == store.head(f"{DIRECTORY}/{SegmentName(BASE).file_name}").size_bytes
+        )
 
     def test_a_rewritten_segment_ends_where_its_name_says(self, store):
         reader = put_segment(store, numbered_batches([2, 3]), SegmentName(BASE, BASE + 9, 1))
@@ -204,7 +206,7 @@ class TestColumns:
     def damaged(self, store, count):
         """A byte of the last value is damaged."""
         put_segment(store, [numbered(0, count)])
-        path = f"{DIRECTORY}/{SegmentName(0).log}"
+        path = f"{DIRECTORY}/{SegmentName(0).file_name}"
         content, last = store.open_buffer(path).to_pybytes(), b"record:%d" % (count - 1)
         assert content.count(last) == 1
         store.put(path, content.replace(last, last[:-1] + b"x"))
@@ -473,7 +475,7 @@ class TestIndexFiles:
         for batch in self.SECONDS:
             writer.write(record_batch([row(timestamp=START_US + second) for second in batch]))
         segment = writer.finish()
-        store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).log}", segment.staged)
+        store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).file_name}", segment.staged)
         files = dict(segment.derived_files(SegmentName(0)))
         index = np.frombuffer(files.get(SegmentName(0).index, b"")[:-4], "<u4").reshape(-1, 2)
         layout = np.dtype([("time", "<i8"), ("offset", "<u4")])
@@ -539,7 +541,7 @@ class TestWriter:
         assert {first.leader_epoch, second.leader_epoch} == {5}
         segment = writer.finish()
         assert (segment.record_count, segment.last_header) == (5, second)
-        store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).log}", segment.staged)
+        store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).file_name}", segment.staged)
         reader = segment_reader(store)
         assert [reader.headers(0), reader.headers(1)] == [(first,), (second,)]
         assert reader.append_id == segment.append_id
@@ -562,7 +564,7 @@ class TestWriter:
         plain = put_segment(store, batches, SegmentName(0))
         small = put_segment(store, batches, SegmentName(100), compression=compression)
         assert small.size_bytes < plain.size_bytes / 2
-        path = f"{DIRECTORY}/{SegmentName(100).log}"
+        path = f"{DIRECTORY}/{SegmentName(100).file_name}"
         assert ipc.open_file(store.open_buffer(path)).get_batch(0).num_rows == 100
 
     @pytest.mark.parametrize(

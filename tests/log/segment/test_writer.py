@@ -27,7 +27,7 @@ from tests.record.samples import numbered, row
 
 def put(store, writer, name):
     segment = writer.finish()
-    store.put_if_absent(f"{DIRECTORY}/{name.log}", segment.staged)
+    store.put_if_absent(f"{DIRECTORY}/{name.file_name}", segment.staged)
     return segment, segment_reader(store, name)
 
 
@@ -139,7 +139,7 @@ class TestOneHeaderForAll:
             for first, count in ((5, 2), (0, 3), (9, 1)):
                 writer.write(numbered(first, count))
             segment = writer.finish()
-            memory_store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).log}", segment.staged)
+            memory_store.put_if_absent(f"{DIRECTORY}/{SegmentName(0).file_name}", segment.staged)
             reader = segment_reader(memory_store)
             in_file, in_one = ProducerState(), ProducerState()
             in_file.replay(0, [each for _, found in reader.all_headers() for each in found], 1)
@@ -147,4 +147,4 @@ class TestOneHeaderForAll:
             assert list(in_file.entries()) == list(in_one.entries())
             assert in_file.offset == in_one.offset == 6
             assert bool(list(in_one.entries())) == (producer is not None)
-            memory_store.delete(f"{DIRECTORY}/{SegmentName(0).log}")
+            memory_store.delete(f"{DIRECTORY}/{SegmentName(0).file_name}")

@@ -35,7 +35,8 @@ EXAMPLE = Snapshot(
     12,
     (
         SegmentSummary(SegmentName(0, 8, 2), 9, 7, 1_000, None, 50),
-        SegmentSummary(SegmentName(9), 12, 3, 500, -7, 2**40),
+        SegmentSummary(SegmentName(9, 10, 1, is_parquet=True), 11, 2, 99, 1, 2),
+        SegmentSummary(SegmentName(11), 12, 1, 500, -7, 2**40),
     ),
     ProducerState(
         12,
@@ -249,7 +250,7 @@ class TestReading:
         assert [summary.end_offset for summary in summaries] == list(range(1, 11))
         assert view.log_end_offset == 10
         assert {path[-24:] for path in opened_segments(store)} == {
-            SegmentName(base).log for base in (8, 9)
+            SegmentName(base).file_name for base in (8, 9)
         }
 
     def test_opens_no_segment_twice(self, store, log):

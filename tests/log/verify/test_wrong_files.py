@@ -105,7 +105,7 @@ class Files:
 
 
 def log_of(base):
-    return SegmentName(base).log
+    return SegmentName(base).file_name
 
 
 def index_of(base):

@@ -106,7 +106,7 @@ class TailMerging(_Actor):
                     while last + 1 < len(segments) and world.scheduler.random.random() < 0.7:
                         last += 1
                     name = merge(world.directory(), view, first, last).name
-                    world.scheduler.note(f"merged into {name.log}")
+                    world.scheduler.note(f"merged into {name.file_name}")
 
 
 class ChangingCleaner(Cleaner):

@@ -133,7 +133,7 @@ class CompactedTruth(TrueLog):
         held = set()
         for at, record in keyed_records(reader.read(reader.base_offset)):
             if not name.base_offset <= at < reader.end_offset or self.records[at] != record:
-                raise ViolationError(f"{name.log} holds {record.value!r} at {at}")
+                raise ViolationError(f"{name.file_name} holds {record.value!r} at {at}")
             held.add(at)
         self._held[path] = frozenset(held)
         self._ends[path] = reader.end_offset

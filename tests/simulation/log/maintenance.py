@@ -45,7 +45,7 @@ class Merger(_Maintainer):
             count = len(view.live.segments)
             first, last = sorted(self._world.scheduler.random.choices(range(count), k=2))
             name = self._merge(view, first, last)
-            self._world.scheduler.note(f"merged into {name.log}")
+            self._world.scheduler.note(f"merged into {name.file_name}")
 
     def _merge(self, view: LogView, first: int, last: int) -> SegmentName:
         return merge(self._world.directory(), view, first, last).name

@@ -214,7 +214,7 @@ class TrueLog:
     def _check_rewritten(self, path: str, name: SegmentName) -> None:
         reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
         if self.records_in(reader) != self.records[name.base_offset : reader.end_offset]:
-            raise ViolationError(f"{name.log} does not hold what a reader would have read")
+            raise ViolationError(f"{name.file_name} does not hold what a reader would have read")
         self._ends[path] = reader.end_offset
 
     def _check_chain(self) -> None:

@@ -197,7 +197,8 @@ class TrueReplicas:
                 replica.behind_gap[base] = name
                 return
             raise ViolationError(
-                f"broker {broker_id}: {name.log} was created after the log's end, {replica.end}"
+                f"broker {broker_id}: {name.file_name} was created after the log's end, "
+                f"{replica.end}"
             )
         reader = self._reader_of(broker_id, directory, name)
         found = self._entries_of(reader)
@@ -205,7 +206,7 @@ class TrueReplicas:
             if at < replica.end and replica.entries[at] != entry:
                 if not self._is_outside(broker_id, replica):
                     raise ViolationError(
-                        f"broker {broker_id}: {name.log} has {entry} at {at}, which was "
+                        f"broker {broker_id}: {name.file_name} has {entry} at {at}, which was "
                         f"{replica.entries[at]}"
                     )
                 # A late put was covered by a copy of what all in-sync replicas have.

@@ -315,7 +315,7 @@ class VersionReader(_Actor):
                     raise ViolationError(f"version {number} misses a file: {error}") from error
                 return
             if [at for at, _ in rows] != truth.rows_of(name):
-                raise ViolationError(f"{name.log} holds other rows than it was made with")
+                raise ViolationError(f"{name.file_name} holds other rows than it was made with")
         world.scheduler.note(f"read version {number}: {len(table.files)} files")
 
 

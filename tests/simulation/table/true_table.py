@@ -95,12 +95,12 @@ class TrueTable(CompactedTruth):
         where = f"version {number}"
         position = table.start
         for index, name in enumerate(table.files):
-            path = f"{DIRECTORY}/{name.log}"
+            path = f"{DIRECTORY}/{name.file_name}"
             if path not in self._ends:
-                raise ViolationError(f"{where} has {name.log}, which does not exist")
+                raise ViolationError(f"{where} has {name.file_name}, which does not exist")
             begins = name.base_offset <= position if index == 0 else name.base_offset == position
             if not begins or end_offset(name) <= position:
-                raise ViolationError(f"{where}: {name.log} does not begin at {position}")
+                raise ViolationError(f"{where}: {name.file_name} does not begin at {position}")
             position = end_offset(name)
         if position != table.end:
             raise ViolationError(f"{where} says that it ends at {table.end}, and has {position}")
@@ -120,7 +120,7 @@ class TrueTable(CompactedTruth):
             raise ViolationError(f"{where} ends at {table.end}, before {before.end}")
         again = self._removed.intersection(table.files).difference(before.files)
         if again:
-            raise ViolationError(f"{where} adds {min(each.log for each in again)} again")
+            raise ViolationError(f"{where} adds {min(each.file_name for each in again)} again")
         self._removed.update(set(before.files).difference(table.files))
 
     def _check_rows(self, where: str, table: PartitionTable) -> None:

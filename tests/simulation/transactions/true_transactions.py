@@ -163,7 +163,7 @@ class TrueTransactions:
         if name.base_offset < end:
             return  # void: the name was used before
         if name.base_offset > end:
-            raise ViolationError(f"{name.log} was created after the state log's end, {end}")
+            raise ViolationError(f"{name.file_name} was created after the state log's end, {end}")
         reader = SegmentReader(
             self._disk,
             directory,
@@ -182,7 +182,7 @@ class TrueTransactions:
         if name.last_offset is None and name.base_offset < log.end:
             return  # void: the name was used before
         if name.base_offset > log.end:
-            raise ViolationError(f"{name.log} was created after the log's end, {log.end}")
+            raise ViolationError(f"{name.file_name} was created after the log's end, {log.end}")
         records = self._records_in(log, name)
         if name.last_offset is not None:
             self._check_rewritten(log, name, name.last_offset, records)
@@ -200,9 +200,11 @@ class TrueTransactions:
         for at in range(name.base_offset, last + 1):
             record = log.records[at]
             if found.get(at, record) != record:
-                raise ViolationError(f"{name.log} has {found[at]} at {at} instead of {record}")
+                raise ViolationError(
+                    f"{name.file_name} has {found[at]} at {at} instead of {record}"
+                )
             if at not in found and not (record.is_marker or self._may_be_removed(record)):
-                raise ViolationError(f"{name.log} does not have {record} at {at}")
+                raise ViolationError(f"{name.file_name} does not have {record} at {at}")
 
     def _may_be_removed(self, record: TrueRecord) -> bool:
         """Whether a compaction may remove a record: one of an aborted transaction."""

@@ -51,7 +51,7 @@ class _DropsHeaders(Merger):
             for batch in reader.read(position, name.last_offset + 1):
                 writer.write(batch.records)
         with suppress(AlreadyExistsError):
-            path = directory.file_path(name.log)
+            path = directory.file_path(name.file_name)
             directory.store.put_if_absent(path, writer.finish().staged)
         return name
 
