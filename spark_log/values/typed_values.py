@@ -39,6 +39,7 @@ RESERVED_NAMES: Final = frozenset(
 
 ValueFormat = Literal["json", "avro"]
 
+
 _SAMPLE_ROWS: Final = 256
 _FORBIDDEN: Final = " ,;{}()\n\t="
 """Characters that a column of a Delta table cannot have in its name."""
@@ -53,14 +54,16 @@ class TypedValues:
         format: the format of the values.
         text: the schema as it was given.
         schema: the columns, all nullable, without `DECODE_ERROR_FIELD`.
+        keeps_values: whether files keep values that their columns give as well.
     """
 
-    def __init__(self, format: ValueFormat, text: str) -> None:
+    def __init__(self, format: ValueFormat, text: str, *, keeps_values: bool = True) -> None:
         """Parse a schema.
 
         Args:
             format: ``json``, with a DDL of Spark's, or ``avro``, with an Avro schema.
             text: the schema.
+            keeps_values: the attribute.
 
         Raises:
             InvalidConfigurationError: the schema does not parse, has a type that the format or a
@@ -68,6 +71,7 @@ class TypedValues:
         """
         self.format = format
         self.text = text
+        self.keeps_values = keeps_values
         self._record: AvroRecord | None = None
         self._decoder: JsonDecoder | AvroDecoder
         if format == "avro":

@@ -23,4 +23,4 @@ def test_spark_reads_all_types(spark):
 
 
 def _of_spark(text):
-    return to_arrow_schema(StructType.fromDDL(text), timestamp_utc=True)
+    return to_arrow_schema(StructType.fromDDL(text), timezone="UTC")
