@@ -86,8 +86,12 @@ class _Encoder:
         for at, (field, column) in enumerate(zip(fields, columns, strict=True)):
             comma = self._comma if at or is_cut else ""
             name = self._escape(field.name) + self._colon
-            member = _joined(text_scalar(comma + name), self.text(column))
-            if self._style.nulls and member.null_count:
+            text = self.text(column)
+            if not text.null_count:
+                parts += [text_scalar(comma + name), text]
+                continue
+            member = _joined(text_scalar(comma + name), text)
+            if self._style.nulls:
                 member = member.fill_null(text_scalar(f"{comma}{name}null"))
             parts.append(member)
         if not is_cut:

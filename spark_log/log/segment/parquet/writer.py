@@ -260,14 +260,15 @@ class ParquetSegmentWriter:
 def _writer_options(schema: pa.Schema) -> dict[str, object]:
     """Return the options of pyarrow's writer.
 
-    Keys and values have no dictionary: zstd finds what repeats, and building one takes longer.
-    Typed columns have one, which the writer leaves when it becomes large.
+    Keys and values have no dictionary: zstd finds what repeats, and building one takes longer. If
+    there are typed columns, which are mostly read without the value, they and the keys have one;
+    the writer stops to use it when it becomes large.
     """
     typed = [path for field in list(schema)[len(PARQUET_SCHEMA) :] for path in leaf_paths(field)]
     return {
         "compression": "zstd",
         "compression_level": _COMPRESSION_LEVEL,
-        "use_dictionary": typed,
+        "use_dictionary": ["key", *typed] if typed else False,
         "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
         "write_statistics": ["offset", "timestamp", *typed],
         "write_page_index": True,
