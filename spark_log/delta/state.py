@@ -55,7 +55,7 @@ class TableMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TableProtocol:
-    """What a table demands of the programs that write it.
+    """The demands of a table on the programs that write it.
 
     Attributes:
         writer_version: the version of Delta's protocol for writers, or the highest one.

@@ -38,6 +38,7 @@ COMMANDS = [
     "replay",
     "replicate",
     "reprocess",
+    "table",
     "top",
     "topics",
     "transactions",

@@ -13,7 +13,7 @@ from spark_log.log.files import SegmentName
 
 
 class CompactionLimits(NamedTuple):
-    """What a table asks of a compaction that takes its generation next.
+    """The demands of a table on a compaction that takes its generation next.
 
     Attributes:
         names_end: whether the compaction names its end in its generation's file (protocol B6).
@@ -25,7 +25,7 @@ class CompactionLimits(NamedTuple):
 
 
 NO_LIMITS: Final = CompactionLimits()
-"""What a log without a table asks."""
+"""The limits of a log without a table."""
 
 
 class LogTable(Protocol):
