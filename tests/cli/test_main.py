@@ -55,6 +55,7 @@ GROUPS = {
     "mirror": "groups",
     "offsets": "list",
     "quorum": "describe",
+    "table": "describe",
     "topics": "list",
     "transactions": "list",
 }
