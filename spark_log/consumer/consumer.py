@@ -67,9 +67,9 @@ class Consumer(ForeignMethods):
 
     One thread at a time may use a consumer. Only `wakeup` may be called by any thread.
 
-    A method that waits longer than its ``timeout_ms``, or than ``default.api.timeout.ms``, raises
-    `KafkaTimeoutError`. A read or write of a local root is not interrupted: it lasts as long as the
-    operating system needs.
+    A method that waits longer than its ``timeout_ms``, or than ``default.api.timeout.ms`` if it has
+    none, raises `KafkaTimeoutError`; `poll` and `poll_table` return no records instead. A read or
+    write of a local root is not interrupted: it lasts as long as the operating system needs.
 
     Attributes:
         config: the settings.
@@ -97,7 +97,7 @@ class Consumer(ForeignMethods):
 
         Args:
             topics: names of topics to subscribe to, as by `subscribe`.
-            root: path or URL of the cluster root; required.
+            root: path or URL of the cluster root. It has to be given: None is refused.
             group_id: the group that commits offsets and shares the partitions of subscribed topics.
                 None: no commits, and no sharing.
             storage_options: options of the file system; never logged or printed.
@@ -117,9 +117,9 @@ class Consumer(ForeignMethods):
             metrics_port: the port on 127.0.0.1 at which Prometheus can read the metrics until
                 `close` (docs/metrics.md). Clients of one process may have the same port.
             metrics_registry: a registry of prometheus_client, which has the metrics until `close`.
-            default_offset_commit_callback: the function that is called for each automatic commit,
-                and for each `commit_async` without a callback, with the offsets, and with None or
-                the error, on another thread.
+            default_offset_commit_callback: the function that is called on another thread after each
+                automatic commit, and after each `commit_async` without a callback. Its arguments
+                are the offsets, and the error of the commit (None if it succeeded).
             config: the keys of `ConsumerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:

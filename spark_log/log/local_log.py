@@ -50,8 +50,9 @@ class LocalLog:
     Any number of processes append and read at once without knowing each other. No cached state can
     change an answer. One `LocalLog` is for one thread at a time.
 
-    The methods append to and read a log that has no other replica. A chain of replicas appends
-    through `stager`, `appender` and `follower`; cleaning and verifying use `files` and `snapshots`.
+    The methods read this log, also if it is one of several replicas. `append` and `append_markers`
+    are for a log that has no other replica: a chain appends to its replicas through `stager`,
+    `appender` and `follower`. Cleaning and verifying use `files` and `snapshots`.
 
     Attributes:
         directory: the log's directory, relative to the store's root.
@@ -208,19 +209,19 @@ class LocalLog:
 
     # --- state of the log ------------------------------------------------------------------------
 
-    def observe(self, *, reads_on: bool = False) -> LogView:
+    def observe(self, *, keeps_for_next_read: bool = False) -> LogView:
         """Return the log as it is now: one listing, and the last header of the last segment.
 
         Args:
-            reads_on: whether the next read begins with this listing. The listing, and what was read
-                of the last segment, are kept until then.
+            keeps_for_next_read: whether the listing, and what was read of the last segment, are
+                kept, so that the next read begins with them.
 
         Raises:
             CorruptRecordError: the last segment is damaged, or a segment before it is missing.
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        return self._reader.observe() if reads_on else self.files.observe()
+        return self._reader.observe() if keeps_for_next_read else self.files.observe()
 
     @property
     def reached_offset(self) -> int:
@@ -386,8 +387,9 @@ class LocalLog:
     def read_last(self) -> tuple[list[LogBatch], LogView]:
         """Return the batches of the log's last segment, and the listing that showed it.
 
-        This costs one listing, and one request for the segment if it is small. The next append does
-        not list the log.
+        This costs one listing, and one request for the segment if it is small. If the appender does
+        not know the log's end yet, it learns it from this listing: an append then lists the log
+        only when the listing is not valid any more.
 
         Raises:
             CorruptRecordError: the segment is damaged, or one before it is missing.
@@ -400,8 +402,9 @@ class LocalLog:
     def read_to_end(self, offset: int) -> tuple[list[LogBatch], int]:
         """Return all batches of records from an offset on, and the log end offset.
 
-        At the log's end this costs one request, for the next segment. The next append does not list
-        the log.
+        At the log's end this costs one request, for the next segment. An appender that has listed
+        the log a moment ago, and needs no producer state, learns the new end from this read: an
+        append then does not try the names of the segments that were read.
 
         Args:
             offset: the first record's offset.

@@ -48,17 +48,20 @@ class PartitionLog:
     Any number of processes append and read at once without knowing each other. No cached state can
     change an answer. One `PartitionLog` is for one thread at a time.
 
-    Reads use the last replica of the chain, which may be joining: all in-sync replicas, and those
-    that will be in sync next, have the records that this one has. The high watermark is its log end
-    offset. A reader uses a replica only if it has the barrier of the present leader epoch. While
-    fewer than ``min.insync.replicas`` are in sync, and a replica that left in this time may be
-    elected, the high watermark is the offset of the first barrier of this time (KIP-966).
+    Reads use the last replica of the chain, which may be a joining one. Every replica before it in
+    the chain has the records that it has: these are all in-sync replicas, and the other joining
+    ones. The high watermark is its log end offset. A reader uses a replica only if it has the
+    barrier of the present leader epoch. While fewer than ``min.insync.replicas`` are in sync, and a
+    replica that left in this time may be elected, the high watermark is the offset of the first
+    barrier of this time (KIP-966).
 
     Not only appends, reads too may change the metadata: a replica that fails is taken out of the
     in-sync replicas, and the read continues with the next one. `tail_ends_at` alone does not.
 
     Attributes:
-        directory: the partition's directory, relative to a root, for messages.
+        directory: the partition's first directory, relative to a root. It names the partition in
+            messages, and is its key where partitions are watched. A replica that was copied anew is
+            in another directory (`LocalLog.directory`).
         config: the topic's settings.
         clock: the clock whose monotonic time decides how long a listing is valid.
         suppressed: counter of errors that fail no append and no read.
@@ -159,17 +162,19 @@ class PartitionLog:
 
         Args:
             records: one record batch with the columns of `RECORD_SCHEMA`, or several. Several are
-                streamed in constant memory and become visible together. If the leader's root fails
-                while a single batch is staged on it, the batch is staged again. The batches of an
-                iterable cannot be read a second time: then the error is raised.
+                streamed in constant memory and become visible together. The records are staged on
+                the leader's root first. If this root fails meanwhile, a single batch is staged
+                again on that of the new leader. An iterable cannot be read a second time: then the
+                error is raised.
             compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
                 ``producer``.
             expected_end_offset: append only if this is the log end offset.
-            producer: makes the append idempotent (KIP-98). It may be retried after any error, with
-                the same records and the same ``producer``: the log then has the records once, and a
-                retry returns the offsets of the first append. An error concerns this try alone, not
-                an earlier one. After an unknown outcome, only a later try shows whether the append
-                succeeded.
+            producer: the identity that makes the append idempotent (KIP-98). After any error the
+                call may be repeated with the same records and the same ``producer``. The log then
+                has the records once, and the call returns their offsets, also if an earlier call
+                has put them. An error that says that nothing was appended speaks of its own call:
+                after an `UnknownOutcomeError`, only a later call that succeeds shows that the
+                records are in the log.
 
         Raises:
             InvalidRecordError: the topic does not accept the records; nothing was appended.
@@ -264,6 +269,7 @@ class PartitionLog:
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
+            UnknownOutcomeError: the chain has changed too often.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
         return self._chain.replicate()
@@ -342,14 +348,14 @@ class PartitionLog:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def observe(self, *, reads_on: bool = False) -> LogView:
+    def observe(self, *, keeps_for_next_read: bool = False) -> LogView:
         """Return the log as it is now, up to the high watermark.
 
         A replica that cannot be listed is taken out of the in-sync replicas.
 
         Args:
-            reads_on: whether the next read begins with this listing. The listing, and what was read
-                of the last segment, are kept until then.
+            keeps_for_next_read: whether the listing, and what was read of the last segment, are
+                kept, so that the next read begins with them.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
@@ -357,7 +363,7 @@ class PartitionLog:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        return self._reader.observe(reads_on=reads_on)
+        return self._reader.observe(keeps_for_next_read=keeps_for_next_read)
 
     def end_offset(
         self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
@@ -456,7 +462,7 @@ class PartitionLog:
             CorruptRecordError: a segment is damaged or missing.
         """
         found = self._reader.call(
-            self.observe(reads_on=True) if view is None else view,
+            self.observe(keeps_for_next_read=True) if view is None else view,
             lambda log, here: log.offset_for_time(
                 timestamp_us, here, isolation_level=isolation_level
             ),

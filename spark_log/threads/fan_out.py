@@ -27,7 +27,7 @@ class Call:
     """A call of one root.
 
     Attributes:
-        root: the root, as the members of the quorum name it.
+        root: the root's name; calls with the same name are calls of the same root.
         send: function that makes the call.
     """
 
@@ -46,7 +46,13 @@ class FanOut:
     not wait for it until it has answered all earlier ones. A root that hangs thus delays one call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        """Start no thread yet.
+
+        Args:
+            name: the name of the threads.
+        """
+        self._name = name
         self._lock = threading.Lock()
         self._unanswered: Counter[str] = Counter()
         self._late: set[str] = set()
@@ -119,5 +125,5 @@ class FanOut:
                     self._late.discard(call.root)
             arrived.put((number, reply))
 
-        in_new_thread(partial(copy_context().run, run), "spark-log-quorum")
+        in_new_thread(partial(copy_context().run, run), self._name)
         return True

@@ -1,10 +1,12 @@
 """Decisions about a transactional id: its owner, its participants, and commit or abort.
 
-Each function is pure: it returns the record of the next state, or None if nothing changes.
-`TransactionStateLog.commit` calls it with the state after the whole log, appends the record if the
-log still ends there, and calls it again after an append by another process. Called again after its
-own record was appended, it returns None, except `initialize` and `join`: each call of them makes a
-new identity. `TransactionMetadata.replay` applies a record.
+Each decision is a pure function: it returns the record of the next state, or None if nothing
+changes. `TransactionStateLog.commit` calls it with the state after the whole log, appends the
+record if the log still ends there, and calls it again after an append by another process. Called
+again after its own record was appended, it returns None. There are two exceptions, which make a new
+identity: `initialize` begins another epoch with each call, and `join` refuses a producer id that it
+has added already. `TransactionMetadata.replay` applies a record. `completed_state` is no decision:
+it returns the state after `complete`.
 
 The rules (protocol T2, T3, T4, T5, T6): a decision is made once, and raises the epoch of every
 participant and of the owner. A producer that was wrongly taken for dead is therefore refused here
@@ -103,7 +105,8 @@ def join(
         ProducerFencedError: another owner has begun, or the transaction is decided.
         TransactionAbortableError: the transaction was aborted by others.
         ConcurrentTransactionsError: an earlier transaction is not complete.
-        InvalidTxnStateError: the producer id is in use, or its epochs are used up.
+        InvalidTxnStateError: the producer id is in use, as it is after an earlier call with it; or
+            its epochs are used up.
     """
     begun = _begin_if_needed(state, owner)
     if producer_id in begun.participants or not (
@@ -159,14 +162,17 @@ def commit(
         owner: the owner.
         counting: the participants whose records are committed.
         offsets: the offsets to commit; each one's group is registered by a counting participant.
-        batch_id: the micro-batch of the transaction; higher than that of any earlier one.
+        batch_id: the micro-batch of the transaction; higher than that of any earlier one. With a
+            micro-batch the call begins a transaction if none has begun: a micro-batch without
+            records is committed, too. None without a micro-batch.
 
     Raises:
         TransactionAbortableError: it was aborted by others.
         ProducerFencedError: another owner has begun.
         ConcurrentTransactionsError: an earlier transaction is not complete.
-        InvalidTxnStateError: no transaction has begun, the micro-batch is committed, or a
-            participant or a group is not registered.
+        InvalidTxnStateError: no transaction has begun and ``batch_id`` is None, the micro-batch is
+            committed already, a participant or a group is not registered, or the transaction is
+            committed already with other arguments.
     """
     ids = frozenset(each.producer_id for each in counting)
     decision = TransactionDecision(owner, ids, tuple(sorted(offsets)), batch_id)

@@ -1,9 +1,14 @@
 """Replicas of a topic whose cold part is Parquet: rewritten each by itself, copied byte by byte."""
 
 import shutil
+from dataclasses import replace
 
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
-from spark_log.log.verify import LogSeverity
+from spark_log.log.clean import PartitionCleaner
+from spark_log.log.files import SegmentName
+from spark_log.log.rewrite import parquet_writer
+from spark_log.log.verify import LogFindingKind, LogSeverity
+from spark_log.record import EndTransactionMarker, ProducerAppend, batch_crc32c
 from tests.metadata.replicas import (
     append,
     come_back,
@@ -59,6 +64,33 @@ def test_each_replica_is_written_as_parquet_by_itself(tmp_path):
     assert errors(cluster) == []
     append(log_of(cluster), numbered(24, 1))
     assert len(values(cluster, 1)) == 25
+
+
+def test_only_records_of_aborted_transactions_may_be_missing_in_a_parquet_file(tmp_path):
+    cluster = filled(tmp_path)
+    producer = ProducerAppend(7, 0, 0, is_transactional=True)
+    append(log_of(cluster), numbered(100, 3), producer=producer)
+    log_of(cluster).append_markers([EndTransactionMarker(7, 1, is_committed=False)])
+    PartitionCleaner(replica_of(cluster, 0), table_at_once=True).clean()
+    assert parquet_of(cluster, 0)
+    assert not parquet_of(cluster, 1)
+    assert len(values(cluster, 1)) == len(values(cluster, 0)) + 3
+    assert errors(cluster) == []
+    # A file that lacks a record of another batch:
+    files = replica_of(cluster, 0).files
+    (name,) = parquet_of(cluster, 0)
+    segment = SegmentName.parse(name)
+    assert segment is not None
+    reader = files.open(segment)
+    writer = parquet_writer(files, segment)
+    headers, records = reader.read_batch(0)
+    short = replace(headers[0], record_count=headers[0].record_count - 1)
+    records = records.slice(1)
+    short = replace(short, crc32c=batch_crc32c(short, records.slice(0, short.record_count)))
+    writer.write_rewritten(records, (short, *headers[1:]))
+    files.store.delete(files.file_path(name))
+    files.store.put_if_absent(files.file_path(name), writer.finish().staged)
+    assert [each.kind for each in errors(cluster)] == [LogFindingKind.DIFFERENT_REPLICA]
 
 
 def test_a_replica_that_begins_anew_gets_the_leaders_parquet_files(tmp_path):

@@ -2,8 +2,10 @@
 
 import random
 from dataclasses import replace
-from unittest.mock import Mock
+from typing import Any
+from unittest import mock
 
+import pyarrow.compute as pc
 import pytest
 
 from spark_log.errors import CorruptRecordError
@@ -11,6 +13,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.producers import TransactionIndex
+from spark_log.log.segment.parquet.writer import WRITER_OPTIONS, ParquetSegmentWriter
 from spark_log.log.verify.finding import LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record import EndTransactionMarker, ProducerAppend
@@ -320,7 +323,7 @@ class TestCleaning:
             asked.append(name)
             return False
 
-        PartitionCleaner(log, table_at_once=True, table=Mock(allows=refuses)).clean()
+        PartitionCleaner(log, table_at_once=True, table=mock.Mock(allows=refuses)).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)
@@ -383,6 +386,25 @@ class TestCompaction:
         assert kinds(logs[1]) == [True, False], "the last segment is not compacted yet"
         assert kinds(logs[0]) == [False, False]
 
+    def test_a_log_that_was_compacted_before_is_written_as_parquet_once(self, clock):
+        store = MemoryStore("memory://compact-before", clock)
+        off = open_log(store, clock=clock, **{**COMPACT, "table_format": "none"})
+        for keys in ((1, 2), (1, 3), (4,)):
+            self.append(off, clock, 0, *keys)
+        clock.advance_ms(61_000)
+        PartitionCleaner(off).clean()
+        assert kinds(off) == [False, False]
+        before = values(off)
+        on = open_log(store, clock=clock, **{**COMPACT, "min_cleanable_dirty_ratio": 0.9})
+        clock.advance_ms(61_000)
+        assert PartitionCleaner(on).plan().compacted_bytes
+        PartitionCleaner(on).clean()
+        assert (kinds(on), values(on)) == ([True, False], before)
+        clock.advance_ms(61_000)
+        generations = [name.generation for name in names(on)]
+        PartitionCleaner(on).clean()
+        assert [name.generation for name in names(on)] == generations
+
     def test_tombstones_and_markers_are_removed_after_their_time(self, clock):
         stores = [MemoryStore(f"memory://tombs-{kind}", clock) for kind in ("none", "delta")]
         told = []
@@ -436,3 +458,25 @@ class TestDamage:
         assert any(name.file_name in each.path for each in found)
         put_bytes(store, content, name)
         assert len(values(open_log(store, clock=clock))) == 8
+
+    def test_verify_compares_what_only_other_programs_read(self, clock):
+        stored = ParquetSegmentWriter._stored  # noqa: SLF001 - a writer with a fault
+
+        def shifted(writer, rows):
+            batch = stored(writer, rows)
+            offsets = pc.add(batch.column("offset"), 5)
+            return batch.set_column(0, batch.schema.field(0), offsets)
+
+        wrong: dict[str, Any] = {
+            "offset": mock.patch.object(ParquetSegmentWriter, "_stored", shifted),
+            "statistics": mock.patch.dict(WRITER_OPTIONS, write_statistics=["offset"]),
+        }
+        for what, patched in wrong.items():
+            store = MemoryStore(f"memory://others-{what}", clock)
+            log = open_log(store, clock=clock, merge_tail_segments=0, **DELTA)
+            log.append(numbered(0, 8))
+            with patched:
+                PartitionCleaner(log, table_at_once=True).clean()
+            assert len(values(log)) == 8
+            (finding,) = errors(log)
+            assert what in finding.message

@@ -72,7 +72,7 @@ class TestEachSegmentCostsOneRequest:
 
     def test_of_a_lookup_of_a_time_in_the_last_one(self, store, others):
         log = open_log(store)
-        view = log.observe(reads_on=True)
+        view = log.observe(keeps_for_next_read=True)
         latest_us = others.segments(others.observe())[0][-1].max_timestamp_us
         assert log.offset_for_time(latest_us, view) is not None
         opened, listings = requests(store)

@@ -1,4 +1,7 @@
-"""The fetcher: reads the assigned partitions ahead, on one thread and in bounded memory."""
+"""The fetcher: reads the assigned partitions ahead, on one thread and in bounded memory.
+
+It starts the thread and joins it. What the thread does is in `FetchLoop`.
+"""
 
 from __future__ import annotations
 

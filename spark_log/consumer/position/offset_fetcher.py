@@ -112,8 +112,8 @@ class OffsetFetcher:
             return dict
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
         # With many partitions, their last segments are not kept in memory until they are read.
-        reads_on = len(logs) <= _MAX_AT_ONCE
-        return _begin(logs, lambda _, log: log.observe(reads_on=reads_on))
+        keeps_for_next_read = len(logs) <= _MAX_AT_ONCE
+        return _begin(logs, lambda _, log: log.observe(keeps_for_next_read=keeps_for_next_read))
 
     def take_log(self, topic: TopicImage, partition: int) -> PartitionLog:
         """Return the log handle of a partition, for another thread; it is not used here again."""

@@ -1,9 +1,11 @@
 """Decisions about a group: who joins and leaves, who gets which partition, the next generation.
 
-Each function is pure: it returns the record of the group's next state, or None if nothing changes.
-`GroupLog.commit` calls it with the state after the whole log, appends the record if the log still
-ends there, and calls it again after an append by another process. Called again after its own record
-was appended, it returns None. `Group.replay` applies a record.
+Each decision is a pure function: it returns the record of the group's next state, or None if
+nothing changes. `GroupLog.commit` calls it with the state after the whole log, appends the record
+if the log still ends there, and calls it again after an append by another process. Called again
+after its own record was appended, it returns None. `Group.replay` applies a record.
+
+`subscribed_topics` is no decision: it returns the topics that a pattern matches now.
 
 The rules: (protocol G1, G2).
 """
@@ -135,7 +137,10 @@ def update_topics(group: Group, topics: ExistingTopics) -> GroupRecord | None:
 
 
 def raise_generation(group: Group, at_least: int) -> GroupRecord | None:
-    """Raise the generation to at least a value: the group's log was lost, but not its commits."""
+    """Raise the generation to at least a value: the group's log was lost, but not its commits.
+
+    The record's change is named ``fence``: members of generations before the value are fenced.
+    """
     if group.generation >= at_least:
         return None
     after = replace(group, generation=at_least, revision=0, last_removal=at_least)
@@ -150,10 +155,12 @@ def send_offsets(
 ) -> GroupRecord | None:
     """Add the pending offsets of a transaction.
 
+    Offsets without membership (``sent.member_id`` is empty) begin a new generation of the group,
+    and are recorded with it.
+
     Args:
         group: the present group.
-        sent: the pending offsets. Without membership, their generation is the lowest that they may
-            be recorded with.
+        sent: the pending offsets. Without membership, the new generation is at least theirs.
         instance_id: ``group.instance.id`` of the member, if it is a static one.
         is_over: the function that returns whether the transaction of other pending offsets is known
             to be complete: those are dropped.
@@ -204,7 +211,7 @@ def settle_offsets(group: Group, settled: Collection[PendingOffsets]) -> GroupRe
     return after.to_record("settle-offsets", (), "")
 
 
-def common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
+def _common_assignors(members: Iterable[Member]) -> tuple[str, ...]:
     """Return the assignors that all members support, in the first member's order of preference."""
     lists = [member.assignors for member in members]
     return (
@@ -230,7 +237,7 @@ def _reassign(
     about: Iterable[Member],
 ) -> GroupRecord:
     """Compute a new target assignment, and take the first step towards it."""
-    if not common_assignors(members.values()):
+    if not _common_assignors(members.values()):
         for member in about:
             if member.member_id in members:
                 _check_assignors(members.values(), member)
@@ -286,15 +293,15 @@ def _keep_topics(member: Member, topics: Collection[str]) -> Member:
 def _vote(members: Iterable[Member]) -> str | None:
     """Return the assignor that most members prefer, of those that all support, as in Kafka."""
     members = list(members)
-    common = common_assignors(members)
+    common = _common_assignors(members)
     votes = [next(name for name in each.assignors if name in common) for each in members if common]
     return max(common, key=votes.count, default=None)
 
 
 def _check_assignors(members: Iterable[Member], member: Member) -> None:
     others = [each for each in members if each.member_id != member.member_id]
-    if others and not common_assignors([member, *others]):
-        common = common_assignors(others)
+    if others and not _common_assignors([member, *others]):
+        common = _common_assignors(others)
         raise InconsistentGroupProtocolError(
             f"partition.assignment.strategy is {', '.join(member.assignors)}, but the assignors "
             f"that all members of the group support are {', '.join(common)}; add one of these",
@@ -309,7 +316,7 @@ def _joining(
     """Yield the waiting members that may be added to the members of a group."""
     names = set(members)
     instances = {member.instance_id for member in members.values()} - {None}
-    common = set(common_assignors(members.values()))
+    common = set(_common_assignors(members.values()))
     least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     for member in waiting:
         if len(names) >= config.group_max_size:

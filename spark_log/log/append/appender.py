@@ -17,9 +17,9 @@ from spark_log.config import TopicConfig
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
 from spark_log.log.append.appender_state import AppenderState, ControlRecordInLogError
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.append.lost_answers import LostAnswers
 from spark_log.log.append.merge_task import MergeExecutor
-from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
+from spark_log.log.append.unsettled_puts import UnsettledPuts
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -55,7 +55,8 @@ class PutOutcome(Enum):
     LOST_RACE = auto()
     """Another appender's segment has this offset. Ours is not there, and never will be."""
     UNKNOWN = auto()
-    """The answer was lost, or came so late that the put may not count: the log has to be listed."""
+    """The segment may be in the log: the log has to be listed. The answer was lost, or came so late
+    that the put may not count, or the log's last segment was removed meanwhile."""
 
 
 class Appender:
@@ -186,9 +187,9 @@ class Appender:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        with self._lost_answers() as lost:
+        with self._unsettled_puts() as puts:
             return self._append(
-                segment, expected_end_offset, lost, is_epoch_certain=is_epoch_certain
+                segment, expected_end_offset, puts, is_epoch_certain=is_epoch_certain
             )
 
     def append_barrier(self, barrier: StagedSegment) -> None:
@@ -205,9 +206,9 @@ class Appender:
             StorageError: nothing was appended.
         """
         self._forget_earlier_epochs(barrier.leader_epoch)
-        with self._lost_answers() as lost:
+        with self._unsettled_puts() as puts:
             try:
-                self._append(barrier, None, lost)
+                self._append(barrier, None, puts)
             except ControlRecordInLogError:
                 self._make_durable()  # another process may have put it, and died before it synced
 
@@ -238,12 +239,12 @@ class Appender:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        with self._lost_answers() as lost:
+        with self._unsettled_puts() as puts:
             missing = markers
             while missing:
                 segment = stage(missing)
                 try:
-                    return self._append(segment, None, lost, is_epoch_certain=is_epoch_certain)
+                    return self._append(segment, None, puts, is_epoch_certain=is_epoch_certain)
                 except ControlRecordInLogError:
                     missing = self._state.missing_markers(missing)
                 finally:
@@ -265,12 +266,12 @@ class Appender:
         Raises:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
         """
-        with self._lost_answers() as lost:
-            lost.add(base_offset)
-            return lost.search_log(segment)
+        with self._unsettled_puts() as puts:
+            puts.add(base_offset)
+            return puts.search_log(segment)
 
-    def _lost_answers(self) -> LostAnswers:
-        return LostAnswers(self._directory, self._config, self._state)
+    def _unsettled_puts(self) -> UnsettledPuts:
+        return UnsettledPuts(self._directory, self._config, self._state)
 
     def _forget_earlier_epochs(self, leader_epoch: int) -> None:
         """Forget the log's end if it is of another leader epoch: the next append lists the log."""
@@ -284,7 +285,7 @@ class Appender:
         self,
         segment: StagedSegment,
         expected_end_offset: int | None,
-        lost: LostAnswers,
+        puts: UnsettledPuts,
         *,
         is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
@@ -297,19 +298,19 @@ class Appender:
             duplicate = state.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
-            if state.is_last_gone():
+            end = state.known_end()
+            if is_last_gone(self._directory, end):
                 # The directory was removed, or the log's last segment: then `observe` raises.
                 state.observe(segment)
                 continue
-            end = state.known_end()
-            match self._try_put(segment, end, lost):
+            match self._try_put(segment, end, puts):
                 case PutOutcome.OURS:
                     return self._acknowledge(segment, end)
                 case PutOutcome.LOST_RACE:
                     if not race % self.races_per_listing:
                         state.catch_up(segment)
                 case PutOutcome.UNKNOWN:
-                    found = lost.resolve(segment, end.log_end_offset)
+                    found = puts.resolve(segment, end.log_end_offset)
                     if found is not None:
                         return self._acknowledge_duplicate(segment, found)
         raise StorageError(
@@ -318,13 +319,17 @@ class Appender:
             path=self._directory.path,
         )
 
-    def _try_put(self, segment: StagedSegment, end: LogEnd, lost: LostAnswers) -> PutOutcome:
-        """Put the segment at the log's end, and move the end past the segment that is in the log.
+    def _try_put(self, segment: StagedSegment, end: LogEnd, puts: UnsettledPuts) -> PutOutcome:
+        """Put the segment at the log's end, and move the known end past the segment at it.
 
         Args:
             segment: the segment to append.
             end: the known end of the log.
-            lost: the puts of this append without an answer.
+            puts: the puts of this append that are not settled. The put is added to them if its
+                answer arrived; if the answer was lost, `UnsettledPuts.resolve` adds it.
+
+        Returns:
+            The outcome of the put. The known end is moved unless the outcome is `UNKNOWN`.
 
         Raises:
             UnknownOutcomeError: the segment is in the log, but may not be durable.
@@ -351,7 +356,7 @@ class Appender:
             )
             return PutOutcome.UNKNOWN
         if winner is not None and not self._is_same(winner, segment):
-            lost.remove(base_offset)  # no file was deleted: this name was the winner's all the time
+            puts.remove(base_offset)  # no file was deleted: this name was the winner's all the time
             state.on_append_of_other(winner)
             _log.debug(
                 "%s: lost the race for offset %d to a segment that ends at %d",
@@ -360,8 +365,8 @@ class Appender:
                 winner.end_offset,
             )
             return PutOutcome.LOST_RACE
-        lost.add(base_offset)  # until the next check: the directory may have been removed
-        if state.is_last_gone():
+        puts.add(base_offset)  # until the next check: the directory may have been removed
+        if is_last_gone(self._directory, end):
             return PutOutcome.UNKNOWN
         state.on_own_append(segment, base_offset, tried_ms)
         return PutOutcome.OURS
@@ -370,12 +375,13 @@ class Appender:
         """Put the segment at an offset.
 
         Returns:
-            None; a reader of the segment that had this offset before the put, perhaps by an
-            earlier put of the same segment, which is durable then.
+            None if it was put; else a reader of the segment that had this offset before. That may
+            be this segment, put by an earlier try; it is durable then.
 
         Raises:
-            UnknownOutcomeError: the answer was lost, or the segment that had the offset cannot be
-                read, because it was deleted.
+            UnknownOutcomeError: the answer was lost. Or the offset is taken, and the segment that
+                has it cannot be read (it was deleted, for example), or is this one and cannot be
+                made durable.
             CorruptRecordError: the segment that had the offset is damaged.
             StorageError: nothing was put.
         """

@@ -17,7 +17,7 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
@@ -79,10 +79,6 @@ class AppenderState:
         return end is not None and is_listing_valid(
             self._clock, end.observed_ms, self._directory.valid_ms
         )
-
-    def is_last_gone(self) -> bool:
-        """Return whether the log's last segment was removed, and the log with it."""
-        return is_last_gone(self._directory, self.known_end())
 
     def known_end(self) -> LogEnd:
         """Return the end, which must be known."""

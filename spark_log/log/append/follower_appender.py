@@ -72,7 +72,8 @@ class FollowerAppender:
 
     Attributes:
         check: called with each listing of the follower's log, before a segment is put at its end;
-            it raises an error if the log is not a prefix of the leader's.
+            it raises an error if the log is not a prefix of the leader's. `ReplicaFetcher` sets it:
+            a replica is opened before it is known which leader it follows, and outlives it.
     """
 
     def __init__(

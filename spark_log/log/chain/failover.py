@@ -26,15 +26,17 @@ _log = logging.getLogger(__name__)
 MAX_CHANGES: Final = 100
 """Number of changes of the chain that one call follows before it gives up."""
 
-_CERTAIN = (UnknownOutcomeError, NotEnoughReplicasAfterAppendError, UnknownTopicOrPartitionError)
-"""Errors that leave no doubt about the outcome; nobody reads the log of a deleted topic."""
+_PASSED_ON = (UnknownOutcomeError, NotEnoughReplicasAfterAppendError, UnknownTopicOrPartitionError)
+"""Errors that are raised as they are, also after a put. The first two say by themselves what became
+of the append; after the third it does not matter: nobody reads the log of a deleted topic."""
 
 
 class Failover:
     """One operation on a partition's replicas, and the partition state that it continues under.
 
     Once something was put that may be in the log, now or later, no error may say that it is not. In
-    the ``with`` block each error that leaves the outcome open becomes `UnknownOutcomeError`.
+    the ``with`` block each error that leaves the outcome open becomes `UnknownOutcomeError`. An
+    operation that puts nothing, such as a read, needs no ``with`` block.
 
     Attributes:
         state: the partition state that the operation is made under now.
@@ -48,7 +50,7 @@ class Failover:
         *,
         name: str,
         suppressed: SuppressedErrors,
-        certain: tuple[type[SparkLogError], ...] = (),
+        passed_on: tuple[type[SparkLogError], ...] = (),
         needs_enough: bool = False,
     ) -> None:
         """Begin; nothing was put yet.
@@ -58,7 +60,8 @@ class Failover:
             state: the state to begin with.
             name: the partition's name, for messages.
             suppressed: counter of the failures of replicas that were left out.
-            certain: more errors that leave no doubt about the outcome.
+            passed_on: more errors that are raised as they are, since they say what became of the
+                operation.
             needs_enough: whether ``min.insync.replicas`` have to be in sync.
         """
         self.state = state
@@ -67,29 +70,34 @@ class Failover:
         self._states = states
         self._name = name
         self._suppressed = suppressed
-        self._certain = (*_CERTAIN, *certain)
+        self._passed_on = (*_PASSED_ON, *passed_on)
         self._needs_enough = needs_enough
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        is_known = not self.has_put or isinstance(error, self._certain)
-        if not is_known and isinstance(error, SparkLogError | OSError):
+        passes = not self.has_put or isinstance(error, self._passed_on)
+        if not passes and isinstance(error, SparkLogError | OSError):
             raise self.unknown_outcome(str(error)) from error
 
     # --- one state -------------------------------------------------------------------------------
 
-    def states(self) -> Iterator[PartitionState]:
+    def states_to_try(self) -> Iterator[PartitionState]:
         """Yield the state to continue under, until the caller is done.
 
         Raises:
             LeaderNotAvailableError, NotEnoughReplicasError: See `available`.
-            UnknownOutcomeError: the chain has changed too often.
+            UnknownOutcomeError: the chain has changed too often. Raised by every operation, also if
+                it has put nothing.
         """
         for _ in range(MAX_CHANGES):
             yield self.available()
-        raise self.unknown_outcome(f"its replicas changed {MAX_CHANGES} times")
+        raise UnknownOutcomeError(
+            f"{self._name}: an operation was given up, because the replicas changed {MAX_CHANGES} "
+            f"times meanwhile. What it has put, if anything, may be in the log",
+            path=self._name,
+        )
 
     def available(self) -> PartitionState:
         """Return the state to continue under; the newest one if this one does not do.
@@ -169,14 +177,17 @@ class Failover:
         return newer
 
     def leave_out(self, state: PartitionState, failed: ReplicaFailedError) -> PartitionState:
-        """Take a replica that failed out of the in-sync and joining replicas.
+        """Take a replica that failed out of the in-sync and joining replicas, if others remain.
+
+        The last replica of the chain stays in it. Then the metadata are only read again: another
+        process may have brought other replicas back. The same holds if ``state`` is not the newest.
 
         Args:
             state: the partition state that the replica was used under.
             failed: the failed replica, and its error.
 
         Returns:
-            A newer state, to continue with the other replicas.
+            A newer state, to continue under. It may still have the replica, if others changed it.
 
         Raises:
             LeaderNotAvailableError: it is the last replica that may lead; others are not in sync.
@@ -198,8 +209,8 @@ class Failover:
         if newer.leader_epoch != state.leader_epoch:
             self._suppressed.count("replica")
             _log.warning(
-                "%s: the replica on broker %d failed and was left out (%s: %s); the in-sync "
-                "replicas were %s and are %s in leader epoch %d. Check the root of this broker",
+                "%s: the replica on broker %d failed (%s: %s); the in-sync replicas were %s and "
+                "are %s in leader epoch %d. Check the root of this broker",
                 self._name,
                 broker_id,
                 type(error).__name__,

@@ -153,7 +153,7 @@ class ReplicaChain:
             needs_enough=needs_enough and acks == ALL,
         )
         with failover:
-            for state in failover.states():
+            for state in failover.states_to_try():
                 try:
                     newer = self._append_under(state, put, failover, waits_for_all=acks == ALL)
                 except FencedLeaderEpochError:
@@ -283,10 +283,11 @@ class ReplicaChain:
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
+            UnknownOutcomeError: the chain has changed too often.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
         failover = self.failover(self.states.refresh())
-        for state in failover.states():
+        for state in failover.states_to_try():
             try:
                 with blaming(state.leader):
                     leader = self._leader(state)
@@ -323,7 +324,7 @@ class ReplicaChain:
         """
         starts: list[int] = []
         with self.failover(self.states.current(), OffsetOutOfRangeError) as failover:
-            for state in failover.states():
+            for state in failover.states_to_try():
                 try:
                     starts, lags = self._move_starts(state, offset, view, failover)
                 except ReplicaFailedError as failed:
@@ -380,17 +381,17 @@ class ReplicaChain:
             self.check_root(broker_id)
             raise
 
-    def failover(self, state: PartitionState, *certain: type[SparkLogError]) -> Failover:
+    def failover(self, state: PartitionState, *passed_on: type[SparkLogError]) -> Failover:
         """Return one operation, which continues under newer states when replicas fail.
 
         Args:
             state: the state to begin with.
-            certain: errors that leave no doubt about the outcome even after something was put.
+            passed_on: errors that are raised as they are, even after something was put.
         """
         return Failover(
             self.states,
             state,
             name=self._name,
             suppressed=self._suppressed,
-            certain=certain,
+            passed_on=passed_on,
         )

@@ -45,13 +45,15 @@ class ReplicatedReader:
 
     # --- listings --------------------------------------------------------------------------------
 
-    def observe(self, *, reads_on: bool = False) -> LogView:
+    def observe(self, *, keeps_for_next_read: bool = False) -> LogView:
         """Return the log as it is now, up to the high watermark.
 
         Args:
-            reads_on: whether the next read begins with this listing.
+            keeps_for_next_read: whether the listing is kept, so that the next read begins with it.
         """
-        listing = self._list(lambda log: DirectoryListing(log.observe(reads_on=reads_on)))
+        listing = self._list(
+            lambda log: DirectoryListing(log.observe(keeps_for_next_read=keeps_for_next_read))
+        )
         return self._up_to_high_watermark(listing.view)
 
     def observe_files(self) -> tuple[LogView, PartitionState | None, DirectoryListing]:

@@ -2,9 +2,9 @@
 
 - `SegmentTimes`: the segments that a lookup of the first record at or after a time has to open.
 - `prune_segments`: the offsets that a read within bounds of time has to read, by whole segments.
-- `prune_batches`: the same inside one segment, by batches.
+- `parts_within_times`: the same inside one segment, by batches.
 
-Which batches of a segment are skipped by offset, and by the start of a time range, is decided in
+Which Arrow batches are read for an offset range, and for the lookup of a time, is decided in
 `log.segment.batch_pruning`.
 """
 
@@ -112,7 +112,7 @@ def prune_segments(
     return parts
 
 
-def prune_batches(
+def parts_within_times(
     reader: SegmentReader,
     offsets: tuple[int, int],
     times_us: tuple[int, int],
@@ -121,9 +121,9 @@ def prune_batches(
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of an offset range of a segment that a read within bounds of time needs.
 
-    No part has records before the first one that is not too early. Within a part, records may have
-    any time: the caller compares them. The footer of a Parquet file tells which of its row groups
-    may have records within the bounds.
+    The first part begins at the first record with the first timestamp, or a later one; in a Parquet
+    file, whose footer tells the times of its row groups, at the row group with this record. The
+    parts may also have records outside of the bounds: the caller compares their timestamps.
 
     Args:
         reader: the segment's reader.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from spark_log.errors import CorruptRecordError
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.producers import TransactionIndex
-from spark_log.log.read.pruning import prune_batches
+from spark_log.log.read.pruning import parts_within_times
 from spark_log.log.segment import LogBatch, SegmentReader
 
 Batches = Iterator[tuple[LogBatch | None, int]]
@@ -75,7 +75,7 @@ def read_segment(
         if selection.times_us is not None:
             end = reader.end_offset if end_offset is None else end_offset
             # On an object store, reading the timestamps first would fetch every batch twice.
-            ranges = prune_batches(
+            ranges = parts_within_times(
                 reader, (begin, end), selection.times_us, reads_times_first=directory.store.is_local
             )
         for low, high in ranges:

@@ -146,7 +146,7 @@ def merge(
         )
     record_count = 0
     try:
-        batches = (
+        batches: Iterator[_Batches] = (
             rebase_batches(
                 headers, records, reader.base_offset - base_offset, with_offsets=with_offsets
             )

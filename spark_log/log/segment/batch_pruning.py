@@ -1,6 +1,8 @@
 """Pruning: which Arrow batches of a segment a read by offset and time needs, and which it skips.
 
-Every read of a segment asks here. Which segments of a log a read needs is decided in `log.read`.
+`SegmentReader.read` and `SegmentReader.offset_for_time` ask here. Which segments of a log a read
+needs, and which offsets of a segment a read within bounds of time needs, is decided in
+`log.read.pruning`.
 """
 
 from __future__ import annotations
@@ -85,13 +87,13 @@ class BatchPruning:
 
         Args:
             start_offset: records before it are not wanted.
-            end_offset: records at and after it are not wanted; None for no such limit. If headers
-                can be read without a request, the caller skips the batches at and after it by their
-                headers.
+            end_offset: records at and after it are not wanted; None for no such limit. On a local
+                store it does not shorten the range: headers cost no request there, so the caller
+                reads them, and stops at the first batch at or after the offset.
             from_us: records before the first one with this timestamp, or a later one, are not
                 wanted, in microseconds since the epoch; None for all times.
         """
-        first = self._first_ordinal(start_offset)
+        first = self._ordinal_at(start_offset)
         if from_us is not None:
             first = max(first, self._ordinal_before_time(from_us))
         if end_offset is None or self._is_local:
@@ -99,7 +101,7 @@ class BatchPruning:
         behind = self._batch_count
         # If a header is damaged, all batches are read, and the read itself raises the error.
         with suppress(CorruptRecordError):
-            behind = self._first_ordinal(end_offset - 1) + 1
+            behind = self._ordinal_at(end_offset - 1) + 1
         return range(first, behind)
 
     def ranges_in_time(
@@ -126,8 +128,8 @@ class BatchPruning:
         edges = np.flatnonzero(wanted[1:] != wanted[:-1])
         return [(int(begins[first]), int(begins[last])) for first, last in edges.reshape(-1, 2)]
 
-    def _first_ordinal(self, offset: int) -> int:
-        """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
+    def _ordinal_at(self, offset: int) -> int:
+        """Return the ordinal of the last Arrow batch that begins at or before ``offset``, or 0."""
         low, high = 0, self._batch_count
         if high == 1 or offset <= self._name.base_offset:
             return 0

@@ -86,7 +86,7 @@ class QuorumStore(Store):
         self._open_root = open_root
         self._clock = clock
         self._random = random or Random()
-        self._fan_out = fan_out or FanOut()
+        self._fan_out = fan_out or FanOut("spark-log-quorum")
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._members: Members | None = None

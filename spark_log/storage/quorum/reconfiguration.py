@@ -60,7 +60,7 @@ def add_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) -> 
         ConcurrentModificationError: another process changed the members.
         StorageError: a majority, or the new root, does not answer.
     """
-    members = _finish_last_change(store)
+    members = _finish_last_change(store, clock)
     voters = members.membership.voters
     joining = store.open_member(root)
     known = next((voter for voter in voters if voter.root == joining.url), None)
@@ -111,7 +111,7 @@ def remove_voter(store: QuorumStore, root: str, *, clock: Clock = SYSTEM_CLOCK) 
         ConcurrentModificationError: another process changed the members.
         StorageError: a majority of the other members does not answer.
     """
-    members = _finish_last_change(store)
+    members = _finish_last_change(store, clock)
     voters = members.membership.voters
     staying = tuple(voter for voter in voters if voter.root != root)
     if len(staying) == len(voters):
@@ -189,7 +189,7 @@ def _directories(members: Members, directory: str) -> Iterator[str]:
         yield from _directories(members, f"{directory}/{name}".lstrip("/"))
 
 
-def _finish_last_change(store: QuorumStore) -> Members:
+def _finish_last_change(store: QuorumStore, clock: Clock) -> Members:
     """Finish the last change of the members if its process has ended; return the newest members.
 
     The change is finished when its list is on a majority of the members before it. The file
@@ -203,7 +203,7 @@ def _finish_last_change(store: QuorumStore) -> Members:
     before = _list_before(members)
     stores = [store.open_member(voter.root) for voter in before.voters]
     Members(before, stores, members.fan_out).install(membership)
-    store.with_members(synchronize)
+    store.with_members(partial(synchronize, clock=clock))
     store.put(note, b"")
     return members
 

@@ -4,7 +4,7 @@ import pytest
 
 from spark_log.errors import NotFoundError
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.read.pruning import SegmentTimes, prune_batches, prune_segments
+from spark_log.log.read.pruning import SegmentTimes, parts_within_times, prune_segments
 from spark_log.log.snapshot.snapshots import Snapshots
 from tests.log.support import HookedStore, free, merge, move_start, open_log, put_segment
 from tests.record.samples import START_US, numbered
@@ -143,7 +143,7 @@ class TestPruning:
 
         def parts(offsets, first, last):
             return list(
-                prune_batches(
+                parts_within_times(
                     reader,
                     offsets,
                     (times_us[first], times_us[last] + 1),

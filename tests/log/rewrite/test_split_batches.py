@@ -21,7 +21,8 @@ def part(first, count, *, gap=0, **fields):
 
 
 def split(parts, most, most_bytes=10**9):
-    return list(split_batches(*batch_of(parts), most, most_bytes))
+    headers, records = batch_of(parts)
+    return list(split_batches(headers, records, most, most_bytes))
 
 
 def test_a_large_batch_becomes_several_that_follow_each_other():

@@ -103,7 +103,7 @@ class SimulatedFanOut(FanOut):
     """Calls several roots in a random order. Some calls take effect when nobody waits any more."""
 
     def __init__(self, world: QuorumWorld) -> None:
-        super().__init__()
+        super().__init__("simulated-quorum")
         self._world = world
 
     def request(

@@ -15,7 +15,7 @@ from spark_log.errors import (
 from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
-from spark_log.log.append.lost_answers import LostAnswers
+from spark_log.log.append.unsettled_puts import UnsettledPuts
 from spark_log.log.directory.log_end import LogEnd
 from spark_log.log.segment.staged_segment import StagedSegment
 from tests.simulation.log.rules.variant import Variant, appending, knowing, plain_name
@@ -40,11 +40,11 @@ class _TakesExistsForItsOwn(Appender):
 
 
 class _PutsAgainWithoutLooking(Appender):
-    def _lost_answers(self) -> LostAnswers:
+    def _unsettled_puts(self) -> UnsettledPuts:
         return _FindsNothing(self._directory, self._config, self._state)
 
 
-class _FindsNothing(LostAnswers):
+class _FindsNothing(UnsettledPuts):
     def search_log(self, segment: StagedSegment) -> int | None:
         self._state.observe(segment)
         return None

@@ -1,6 +1,6 @@
-"""Lost answers: a segment whose put may or may not have succeeded is looked up in the log.
+"""Unsettled puts: a segment whose put may or may not have succeeded is searched for in the log.
 
-The rules: (protocol A5).
+Most of them are puts whose answers were lost. The rules: (protocol A5).
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ _MAX_LOST_ANSWERS = 10
 """Number of lost answers after which an append is given up, and its outcome is unknown."""
 
 
-class LostAnswers:
-    """The puts of one append whose answers are lost, in a ``with`` block around the append.
+class UnsettledPuts:
+    """The puts of one append that are not settled, in a ``with`` block around the append.
 
-    The segment may be at one of their offsets, or appear there later. After an error of the block
-    the log's end is forgotten; the error becomes an `UnknownOutcomeError` if there is such a put.
+    The segment may be at one of their offsets, or appear there later. A put is not settled if its
+    answer was lost, if the answer came too late for the put to count for certain, or if the log's
+    last segment was removed meanwhile.
+
+    After a `StorageError` or `CorruptRecordError` in the block, the log's end is forgotten, and the
+    error becomes an `UnknownOutcomeError` if the append has an unsettled put. Other errors pass:
+    they are refusals by `AppenderState.check`. If it let the segment pass before a put, and refuses
+    it afterwards, the log has grown past this put in between. A segment that is not found below the
+    log's end will never be in the log, so nothing was appended, and the known end is right.
     """
 
     def __init__(
@@ -42,7 +49,7 @@ class LostAnswers:
         self._count = 0
         self._began_ms = directory.clock.monotonic_ms()
 
-    def __enter__(self) -> LostAnswers:
+    def __enter__(self) -> UnsettledPuts:
         return self
 
     def __exit__(
@@ -70,14 +77,14 @@ class LostAnswers:
         self._offsets.discard(base_offset)
 
     def resolve(self, segment: StagedSegment, base_offset: int) -> int | None:
-        """Decide, after a put without an answer, whether the segment is in the log.
+        """Decide, after a put without a certain answer, whether the segment is in the log.
 
         Args:
             segment: the segment that was put.
             base_offset: the offset of the put.
 
         Returns:
-            The segment's offset; None if it is not in the log, and may be put again.
+            The segment's offset; None if it may be checked, and put, again (`search_log`).
 
         Raises:
             UnknownOutcomeError: it could not be determined whether the segment is in the log, or it
@@ -89,12 +96,19 @@ class LostAnswers:
         self._count += 1
         self._check_may_retry()
         found = self.search_log(segment)
+        if found is not None:
+            outcome = f"found at offset {found}"
+        elif _is_found_by_check(segment):
+            outcome = "the next check tells whether its markers or its barrier are in the log"
+        else:
+            outcome = "the segment is not in the log"
         _log.debug(
-            "%s: the answer to a put at offset %d was lost (%d lost by this append); %s",
+            "%s: it is not certain whether the put at offset %d counts (%d such puts of this "
+            "append); %s",
             self._directory.path,
             base_offset,
             self._count,
-            "the segment is not in the log" if found is None else f"found at offset {found}",
+            outcome,
         )
         if found is None and segment.needs_producers:
             self._check_may_retry()  # the search may have been too late to find it
@@ -110,7 +124,8 @@ class LostAnswers:
             segment: the segment that was put.
 
         Returns:
-            The segment's offset; None if it is not in the log.
+            The segment's offset; None if it is not in the log. None also for markers and barriers,
+            wherever they are: the log is listed, and `AppenderState.check` then finds them in it.
 
         Raises:
             UnknownOutcomeError: the segment has no producer, or its producer was fenced since; and
@@ -118,9 +133,9 @@ class LostAnswers:
             CorruptRecordError: the end of the log is damaged.
             StorageError: the storage does not answer.
         """
-        if segment.markers or segment.is_barrier:
+        if _is_found_by_check(segment):
             self._state.observe(segment)
-            return None  # the next check finds them
+            return None
         if segment.producer is not None:
             self._state.observe(segment)
             offset = self._state.duplicate_offset(segment)
@@ -158,6 +173,11 @@ class LostAnswers:
                 f"are in it",
                 path=self._directory.path,
             )
+
+
+def _is_found_by_check(segment: StagedSegment) -> bool:
+    """Return whether `AppenderState.check` finds the content of a segment in the log by itself."""
+    return bool(segment.markers) or segment.is_barrier
 
 
 def _is_at(
