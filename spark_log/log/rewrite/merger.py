@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,9 @@ from spark_log.log.segment import (
     SegmentWriter,
 )
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
-from spark_log.values import TypedValues
+
+if TYPE_CHECKING:
+    from spark_log.values import TypedValues
 
 _log = logging.getLogger(__name__)
 
