@@ -1,9 +1,9 @@
 """Values in Avro's binary encoding as Arrow columns: each field of all values at once, with numpy.
 
 A cursor stands in each value. Decoding a field moves all cursors behind it. Arrays and maps are
-decoded by item: the first items of all values, then the second ones, and so on; numbers of a fixed
-width at once. So a batch costs some numpy calls for each field, and for each item of its longest
-array; an item has a byte at least.
+decoded by item: the first items of all values, then the second ones, and so on. If few values have
+more items, these are read one by one (`AvroReader`). Numbers of a fixed width are decoded at once.
+So a batch costs some calls of numpy for each field, and plain Python for a byte at the worst.
 
 A value may have Confluent's framing before it: a zero byte and the id of a schema, 4 bytes. The id
 is not looked up. A value that decodes without framing has none.
@@ -18,6 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.record import binary_array, bool_array, bools_of, ints_of, offsets_of
+from spark_log.values.avro_reader import (
+    LONG_DECIMAL,
+    MANY_DIGITS,
+    NO_BOOLEAN,
+    NO_BRANCH,
+    NO_SYMBOL,
+    NO_TIMESTAMP,
+    NO_UTF8,
+    TOO_MANY_ITEMS,
+    TOO_SHORT,
+    TOO_WIDE,
+    WRONG_LENGTH,
+    WRONG_SIZE,
+    AvroReader,
+)
 from spark_log.values.avro_schema import (
     AvroEnum,
     AvroFixed,
@@ -34,6 +49,9 @@ FRAME_BYTES: Final = 5
 
 _PADDING: Final = 16
 """Zero bytes behind the last value, so that reads beyond its end need no check of their own."""
+
+FEW_VALUES: Final = 32
+"""Values of which the items of arrays are not decoded together: calls of numpy take longer."""
 
 _MAX_VARINT_BYTES: Final = 10
 _DECIMAL_BYTES: Final = 16
@@ -151,7 +169,8 @@ class _Cursors:
 
     def alive(self, rows: Rows) -> np.ndarray:
         """Return whether values have not failed."""
-        return self._failures[rows] == 0
+        alive: np.ndarray = self._failures[rows] == 0
+        return alive
 
     def any_alive(self) -> bool:
         """Return whether any value has not failed."""
@@ -177,10 +196,11 @@ class _Cursors:
             at[open_] += 1
             numbers[open_] |= (byte & np.uint64(0x7F)) << np.uint64(7 * place)
             if place == _MAX_VARINT_BYTES - 1:
-                self.fail(rows[open_], byte > 1, "a number has more than 64 bits")
+                self.fail(rows[open_], byte > 1, TOO_WIDE.format(64))
             open_ = open_[byte >= 0x80]
         self._move(rows, at)
-        return (numbers >> np.uint64(1)).view(np.int64) ^ -(numbers & np.uint64(1)).view(np.int64)
+        signs: np.ndarray = -(numbers & np.uint64(1)).view(np.int64)
+        return (numbers >> np.uint64(1)).view(np.int64) ^ signs
 
     def fixed(self, rows: Rows, size: int) -> np.ndarray:
         """Read a number of bytes of each value; return them as a matrix of a row for each value."""
@@ -188,14 +208,15 @@ class _Cursors:
         self._move(rows, at + size)
         at = self.positions[rows] - size  # a value that failed has other bytes
         indexes = np.clip(at, 0, len(self.data) - size)[:, None] + np.arange(size)
-        return self.data[indexes]
+        found: np.ndarray = self.data[indexes]
+        return found
 
     def lengths(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Read the lengths of bytes that follow, and move behind these; return starts and ends."""
         length = self.varints(rows)
         at = self.positions[rows]
         is_bad = (length < 0) | (length > self.ends[rows] - at)
-        self.fail(rows, is_bad, "ends too early, or has a wrong length")
+        self.fail(rows, is_bad, WRONG_LENGTH)
         starts = self.positions[rows]
         ends = np.where(self.alive(rows), at + length, starts)
         self.positions[rows] = ends
@@ -203,7 +224,7 @@ class _Cursors:
 
     def _move(self, rows: Rows, positions: np.ndarray) -> None:
         self.positions[rows] = positions
-        self.fail(rows, positions > self.ends[rows], "ends too early")
+        self.fail(rows, positions > self.ends[rows], TOO_SHORT)
 
 
 def _decode(cursors: _Cursors, kind: AvroType, rows: Rows) -> pa.Array:
@@ -221,7 +242,7 @@ def _decode(cursors: _Cursors, kind: AvroType, rows: Rows) -> pa.Array:
         case AvroEnum():
             index = cursors.varints(rows)
             is_bad = (index < 0) | (index >= len(kind.symbols))
-            cursors.fail(rows, is_bad, f"has no symbol of the {len(kind.symbols)} of the enum")
+            cursors.fail(rows, is_bad, NO_SYMBOL.format(len(kind.symbols)))
             symbols = pa.array(kind.symbols, pa.string())
             return symbols.take(pa.array(index, mask=is_bad | ~cursors.alive(rows)))
         case AvroFixed():
@@ -234,12 +255,12 @@ def _decode_primitive(cursors: _Cursors, kind: AvroPrimitive, rows: Rows) -> pa.
         numbers = cursors.varints(rows)
         if kind.name == "int":
             is_bad = numbers != numbers.astype(np.int32)
-            cursors.fail(rows, is_bad, "a number has more than 32 bits")
+            cursors.fail(rows, is_bad, TOO_WIDE.format(32))
             return _from_numpy(numbers.astype(np.int32), kind.arrow)
         if kind.unit_us > 1:
             limit = (1 << 63) // kind.unit_us - 1
             is_bad = (numbers > limit) | (numbers < -limit)
-            cursors.fail(rows, is_bad, "a timestamp has more than 64 bits of microseconds")
+            cursors.fail(rows, is_bad, NO_TIMESTAMP)
             numbers = np.where(is_bad, 0, numbers) * kind.unit_us
         return _from_numpy(numbers, kind.arrow)
     if kind.name in ("float", "double"):
@@ -247,7 +268,7 @@ def _decode_primitive(cursors: _Cursors, kind: AvroPrimitive, rows: Rows) -> pa.
         return _from_numpy(cursors.fixed(rows, dtype.itemsize).view(dtype)[:, 0], kind.arrow)
     if kind.name == "boolean":
         byte = cursors.fixed(rows, 1)[:, 0]
-        cursors.fail(rows, byte > 1, "a boolean is neither 0 nor 1")
+        cursors.fail(rows, byte > 1, NO_BOOLEAN)
         return bool_array(byte == 1)
     binary = _take_bytes(cursors, *cursors.lengths(rows))
     return binary if kind.name == "bytes" else _as_text(cursors, binary, rows)
@@ -277,7 +298,7 @@ def _as_text(cursors: _Cursors, binary: pa.Array, rows: Rows) -> pa.Array:
             value.as_py().decode()
         except UnicodeDecodeError:
             is_bad[at] = True
-    cursors.fail(rows, is_bad, "a string is not UTF-8")
+    cursors.fail(rows, is_bad, NO_UTF8)
     # Not null: a map whose keys are null cannot be made.
     return pc.if_else(bool_array(is_bad), binary_array([b""])[0], binary).cast(pa.string())
 
@@ -286,7 +307,7 @@ def _decode_nullable(cursors: _Cursors, kind: AvroNullable, rows: Rows) -> pa.Ar
     branch = cursors.varints(rows)
     branches = 1 if kind.null_index is None else 2
     is_bad = (branch < 0) | (branch >= branches)
-    cursors.fail(rows, is_bad, f"has no branch of the {branches} of the union")
+    cursors.fail(rows, is_bad, NO_BRANCH.format(branches))
     is_null = is_bad | (branch == kind.null_index if branches == 2 else False)
     if not is_null.any():
         return _decode(cursors, kind.inner, rows)
@@ -308,10 +329,10 @@ def _decode_repeated(cursors: _Cursors, kind: AvroRepeated, rows: Rows) -> pa.Ar
             is_bad = (sizes < counts[has_size]) | (
                 sizes > (cursors.ends - cursors.positions)[sized]
             )
-            cursors.fail(sized, is_bad, "a block of an array or map has a wrong size")
+            cursors.fail(sized, is_bad, WRONG_SIZE)
         left = (cursors.ends - cursors.positions)[rows[waiting]]
         is_bad = (counts < 0) | (counts > left)
-        cursors.fail(rows[waiting], is_bad, "an array or map has more items than bytes")
+        cursors.fail(rows[waiting], is_bad, TOO_MANY_ITEMS)
         going = cursors.alive(rows[waiting]) & (counts > 0)
         waiting, counts = waiting[going], counts[going]
         active = waiting
@@ -320,12 +341,15 @@ def _decode_repeated(cursors: _Cursors, kind: AvroRepeated, rows: Rows) -> pa.Ar
             pieces.append(_decode_run(cursors, kind.item, rows[active], counts, width))
             owners.append(np.repeat(active, counts))
         else:
-            while len(active):
+            while len(active) > FEW_VALUES:
                 pieces.append(_decode(cursors, kind.item, rows[active]))
                 owners.append(active)
                 counts = counts - 1
                 going = (counts > 0) & cursors.alive(rows[active])
                 active, counts = active[going], counts[going]
+            for at, count in zip(active.tolist(), counts.tolist(), strict=True):
+                pieces.append(_decode_alone(cursors, kind.item, int(rows[at]), count))
+                owners.append(np.full(len(pieces[-1]), at))
         waiting = waiting[cursors.alive(rows[waiting])]
     owner = np.concatenate(owners) if owners else np.empty(0, np.int64)
     items = pa.concat_arrays(pieces) if pieces else pa.nulls(0, kind.item.arrow)
@@ -336,6 +360,20 @@ def _decode_repeated(cursors: _Cursors, kind: AvroRepeated, rows: Rows) -> pa.Ar
     return pa.Array.from_buffers(
         kind.arrow, len(rows), [None, pa.py_buffer(offsets)], children=[items]
     )
+
+
+def _decode_alone(cursors: _Cursors, kind: AvroType, row: int, count: int) -> pa.Array:
+    """Decode consecutive items of one value."""
+    start, end = int(cursors.positions[row]), int(cursors.ends[row])
+    reader = AvroReader(cursors.data[start:end].tobytes())
+    items = []
+    try:
+        for _ in range(count):
+            items.append(reader.read(kind))
+        cursors.positions[row] = start + reader.position
+    except ValueError as error:
+        cursors.fail(np.array([row]), np.array([True]), str(error))
+    return pa.array(items, kind.arrow)
 
 
 def _width(kind: AvroType) -> int:
@@ -349,7 +387,7 @@ def _decode_run(
     """Decode consecutive numbers of a fixed width, some of each value."""
     starts = cursors.positions[rows]
     is_bad = counts * width > cursors.ends[rows] - starts
-    cursors.fail(rows, is_bad, "ends too early")
+    cursors.fail(rows, is_bad, TOO_SHORT)
     cursors.positions[rows] = np.where(is_bad, cursors.positions[rows], starts + counts * width)
     first = np.cumsum(counts) - counts
     at = np.repeat(starts - first * width, counts) + np.arange(counts.sum()) * width
@@ -365,7 +403,7 @@ def _decode_fixed(cursors: _Cursors, kind: AvroFixed, rows: Rows) -> pa.Array:
         return pa.Array.from_buffers(kind.arrow, len(rows), [None, pa.py_buffer(packed)])
     if kind.size is None:
         starts, ends = cursors.lengths(rows)
-        cursors.fail(rows, ends - starts > _DECIMAL_BYTES, "a decimal has more than 16 bytes")
+        cursors.fail(rows, ends - starts > _DECIMAL_BYTES, LONG_DECIMAL)
         ends = np.minimum(ends, starts + _DECIMAL_BYTES)
     else:
         cursors.fixed(rows, kind.size)
@@ -386,19 +424,21 @@ def _decode_fixed(cursors: _Cursors, kind: AvroFixed, rows: Rows) -> pa.Array:
     high = digits[:, 8:].copy().view("<i8")[:, 0]
     low = digits[:, :8].copy().view("<u8")[:, 0]
     is_bad = _is_above(high, low, limit) | _is_below(high, low, -limit)
-    cursors.fail(rows, is_bad, f"a decimal has more than {kind.arrow.precision} digits")
+    cursors.fail(rows, is_bad, MANY_DIGITS.format(kind.arrow.precision))
     kept = numbers.take(pa.array(np.arange(len(rows)), mask=is_bad))
     return pa.Array.from_buffers(kind.arrow, len(rows), kept.buffers(), offset=kept.offset)
 
 
 def _is_above(high: np.ndarray, low: np.ndarray, limit: int) -> np.ndarray:
     top, bottom = limit >> 64, np.uint64(limit & (1 << 64) - 1)
-    return (high > top) | ((high == top) & (low > bottom))
+    is_above: np.ndarray = (high > top) | ((high == top) & (low > bottom))
+    return is_above
 
 
 def _is_below(high: np.ndarray, low: np.ndarray, limit: int) -> np.ndarray:
     top, bottom = limit >> 64, np.uint64(limit & (1 << 64) - 1)
-    return (high < top) | ((high == top) & (low < bottom))
+    is_below: np.ndarray = (high < top) | ((high == top) & (low < bottom))
+    return is_below
 
 
 def _from_numpy(numbers: np.ndarray, kind: pa.DataType) -> pa.Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
@@ -298,5 +298,5 @@ def _of(schema: Mapping[str, Any], key: str, where: str) -> Any:
     return schema[key]
 
 
-def _refuse(problem: str) -> Any:
+def _refuse(problem: str) -> NoReturn:
     raise InvalidConfigurationError(problem)

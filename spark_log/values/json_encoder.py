@@ -11,7 +11,7 @@ three or six digits behind the second; both have years 0 to 9999. A text has ``\
 from __future__ import annotations
 
 from dataclasses import dataclass
-from json.encoder import encode_basestring, encode_basestring_ascii  # type: ignore[attr-defined]
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Final
 
 import numpy as np

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -37,8 +37,6 @@ RESERVED_NAMES: Final = frozenset(
 )
 """Names of other columns of a topic, in a file or in Spark; engines do not tell case apart."""
 
-ValueFormat = Literal["json", "avro"]
-
 
 _SAMPLE_ROWS: Final = 256
 _FORBIDDEN: Final = " ,;{}()\n\t="
@@ -54,10 +52,11 @@ class TypedValues:
         format: the format of the values.
         text: the schema as it was given.
         schema: the columns, all nullable, without `DECODE_ERROR_FIELD`.
+        decoded_schema: the columns with `DECODE_ERROR_FIELD`, as `decode` returns them.
         keeps_values: whether files keep values that their columns give as well.
     """
 
-    def __init__(self, format: ValueFormat, text: str, *, keeps_values: bool = True) -> None:
+    def __init__(self, format: str, text: str, *, keeps_values: bool = True) -> None:
         """Parse a schema.
 
         Args:
@@ -66,9 +65,11 @@ class TypedValues:
             keeps_values: the attribute.
 
         Raises:
-            InvalidConfigurationError: the schema does not parse, has a type that the format or a
-                table cannot have, or a name that a topic has already.
+            InvalidConfigurationError: the format is not known, or the schema does not parse, has a
+                type that the format or a table cannot have, or a name that a topic has already.
         """
+        if format not in ("json", "avro"):
+            raise InvalidConfigurationError(f"unknown format {format!r}; expected json or avro")
         self.format = format
         self.text = text
         self.keeps_values = keeps_values
@@ -83,6 +84,7 @@ class TypedValues:
             for field in self.schema:
                 _check_json_type(field.type, field.name)
             self._decoder = JsonDecoder(self.schema)
+        self.decoded_schema = self.schema.append(DECODE_ERROR_FIELD)
         _check_names(self.schema.names)
         for field in self.schema:
             _check_nested_names(field.type, field.name)
@@ -106,8 +108,7 @@ class TypedValues:
         problems = pa.nulls(count, pa.string())
         if errors:
             problems = pa.array([errors.get(row) for row in range(count)], pa.string())
-        schema = self.schema.append(DECODE_ERROR_FIELD)
-        return pa.RecordBatch.from_arrays([*columns, problems], schema=schema)
+        return pa.RecordBatch.from_arrays([*columns, problems], schema=self.decoded_schema)
 
     def encode(self, columns: pa.RecordBatch, encoding: str) -> pa.BinaryArray:
         """Return values made from columns.
@@ -140,7 +141,8 @@ class TypedValues:
         else:
             # Words that change no byte of the sample are left out by the order of the search.
             tried = [" ".join(words) for words in _subsets(_STYLES)]
-        return max(tried, key=lambda each: int(self.encodes_same(values, columns, each).sum()))
+        found = [int(self.encodes_same(values, columns, each).sum()) for each in tried]
+        return tried[found.index(max(found))]
 
     def encodes_same(
         self, values: pa.BinaryArray, columns: pa.RecordBatch, encoding: str
@@ -155,7 +157,8 @@ class TypedValues:
             encoding: the text that `choose_encoding` returned.
         """
         same = pc.equal(self.encode(columns, encoding), values).fill_null(_FALSE)
-        return self.has_columns(columns) & bools_of(same)
+        is_same: np.ndarray = self.has_columns(columns) & bools_of(same)
+        return is_same
 
     def has_columns(self, columns: pa.RecordBatch) -> np.ndarray:
         """Return for each row whether one of the columns of `schema` has a value."""

@@ -4,11 +4,11 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from spark_log.errors import InvalidConfigurationError
-from spark_log.values import TypedValues
+from spark_log.values import TypedValues, avro_decoder
 from tests.values.avro_schemas import encoded, fastavro_row, records, same
 
 FRAME = b"\0\0\0\1\x07"
@@ -35,6 +35,13 @@ def decoded(typed, values):
     return rows, [row.pop("_decode_error") for row in rows]
 
 
+@pytest.fixture(params=[0, 32], ids=["together", "alone"], autouse=True)
+def few_values(request, monkeypatch):
+    """How many values are few: of few, items of arrays are decoded alone."""
+    monkeypatch.setattr(avro_decoder, "FEW_VALUES", request.param)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), records(), st.sampled_from([b"", FRAME]))
 def test_values_become_columns_and_the_columns_the_same_bytes(data, record_type, frame):
     schema, rows_of = record_type
@@ -69,6 +76,7 @@ REFUSED_BY_US_ALONE = (
 """fastavro takes these bytes for values that Avro does not have, or that its schema does not."""
 
 
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data(), records(logical=False))
 def test_damaged_values_are_read_as_fastavro_reads_them_row_by_row(data, record_type):
     schema, rows_of = record_type

@@ -23,4 +23,6 @@ def test_spark_reads_all_types(spark):
 
 
 def _of_spark(text):
-    return to_arrow_schema(StructType.fromDDL(text), timezone="UTC")
+    schema = StructType.fromDDL(text)
+    assert isinstance(schema, StructType)
+    return to_arrow_schema(schema, timezone="UTC")

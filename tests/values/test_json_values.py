@@ -37,7 +37,7 @@ def is_one(value, kind):
     return type(value) is (bool if pa.types.is_boolean(kind) else str)
 
 
-class Pairs(list):
+class Pairs(list[tuple[str, object]]):
     """The pairs of an object."""
 
 

@@ -63,6 +63,7 @@ def test_a_format_stays_without_its_schema_only_if_both_go(tmp_path):
 def test_the_columns_of_settings():
     typed = typed_values_of(TopicConfig.parse({**GOOD, "table.keep.value": "false"}))
 
+    assert typed is not None
     assert typed.schema.names == ["a", "b"]
     assert not typed.keeps_values
     assert typed_values_of(TopicConfig.parse({"table.schema": "not read"})) is None

@@ -37,7 +37,9 @@ from spark_log.log.segment import (
     SegmentWriter,
 )
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
-from spark_log.values import TypedValues
+
+if TYPE_CHECKING:
+    from spark_log.values import TypedValues
 
 if TYPE_CHECKING:
     from spark_log.log.segment import ParquetSegmentWriter

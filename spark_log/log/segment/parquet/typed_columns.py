@@ -12,7 +12,7 @@ Checksums of batches cover the values, not what is stored for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,9 @@ import pyarrow.compute as pc
 
 from spark_log.errors import InvalidConfigurationError
 from spark_log.record import bool_array, bools_of
-from spark_log.values import TypedValues
+
+if TYPE_CHECKING:
+    from spark_log.values import TypedValues
 
 FORMAT_KEY: Final = b"spark_log.value_format"
 SCHEMA_KEY: Final = b"spark_log.value_schema"
@@ -92,11 +94,10 @@ class LeftOutValues:
         encoding = identity.get(ENCODING_KEY)
         if encoding is None:
             return None
-        value_format = identity[FORMAT_KEY].decode()
+        from spark_log.values import TypedValues  # late: few topics leave values out
+
         try:
-            if value_format not in ("json", "avro"):
-                raise InvalidConfigurationError(f"unknown format {value_format!r}")
-            typed = TypedValues(value_format, identity[SCHEMA_KEY].decode())
+            typed = TypedValues(identity[FORMAT_KEY].decode(), identity[SCHEMA_KEY].decode())
         except InvalidConfigurationError as error:
             raise ValueError(f"its values cannot be made from its columns: {error}") from None
         return cls(typed, encoding.decode())

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,9 @@ from spark_log.record import (
     times_us_of,
 )
 from spark_log.storage import Store, storage_errors
-from spark_log.values import DECODE_ERROR_FIELD, TypedValues
+
+if TYPE_CHECKING:
+    from spark_log.values import TypedValues
 
 OFFSET_FIELD: Final = pa.field("offset", pa.int64(), nullable=False)
 
@@ -107,7 +109,7 @@ class ParquetSegmentWriter:
         self._typed = None if typed is None else TypedColumnsWriter(typed)
         self._schema = PARQUET_SCHEMA
         if typed is not None:
-            self._schema = pa.schema([*PARQUET_SCHEMA, *typed.schema, DECODE_ERROR_FIELD])
+            self._schema = pa.schema([*PARQUET_SCHEMA, *typed.decoded_schema])
         self._append_id = self._identity[b"spark_log.append_id"]
         self._row_groups: list[RowGroup] = []
         self._held: list[bytes] = []
