@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import PySparkException
 
 from spark_log import (
     Admin,
