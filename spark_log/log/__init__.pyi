@@ -22,6 +22,7 @@ from .producers import TransactionIndex as TransactionIndex
 from .read import IsolationLevel as IsolationLevel
 from .read import ProbeInterval as ProbeInterval
 from .read import RecordColumns as RecordColumns
+from .read import RepeatedValue as RepeatedValue
 from .read import SeekResult as SeekResult
 from .read import Selection as Selection
 from .read import TailView as TailView
