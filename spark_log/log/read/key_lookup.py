@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ LIMIT_BYTES: Final = 134_217_728
 KEY_CACHES: Final = CacheBudget(LIMIT_BYTES)
 """The budget for the keys of all logs of this process. It is apart from that of the other caches,
 which 10 M keys (80 MB) would all drop."""
+
+os.register_at_fork(after_in_child=KEY_CACHES.renew_lock)
 
 _SEGMENT_BYTES: Final = 9_216
 """Approximate memory that Arrow keeps for an open segment."""
