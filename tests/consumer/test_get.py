@@ -1,6 +1,7 @@
 """`Consumer.get`: the newest value of a key, in any state of a compacted topic."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -135,3 +136,16 @@ def test_it_can_be_awaited(root, producer):
             return await consumer.get("state", b"k")
 
     assert asyncio.run(get()).value == b"v"
+
+
+def test_another_replica_answers_if_one_is_gone(tmp_path):
+    root = str(tmp_path / "root")
+    admin = Admin(root)
+    admin.register_broker(1, str(tmp_path / "broker-1"))
+    admin.create_topics([NewTopic("state", 1, 2, topic_configs=COMPACT)])
+    with Producer(root) as producer, Consumer(root=root) as consumer:
+        for value in (b"1", b"2"):
+            producer.send("state", value, key=b"k").result()
+            assert value_of(consumer) == value
+        shutil.move(tmp_path / "broker-1", tmp_path / "elsewhere")
+        assert value_of(consumer) == b"2"

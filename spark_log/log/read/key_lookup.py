@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ LIMIT_BYTES: Final = 134_217_728
 KEY_CACHES: Final = CacheBudget(LIMIT_BYTES)
 """The budget for the keys of all logs of this process. It is apart from that of the other caches,
 which 10 M keys (80 MB) would all drop."""
+
+os.register_at_fork(after_in_child=KEY_CACHES.renew_lock)
 
 _SEGMENT_BYTES: Final = 9_216
 """Approximate memory that Arrow keeps for an open segment."""
@@ -208,21 +211,24 @@ class KeyLookup(LogCache):
         self, segment: _Segment, reader: SegmentReader | None, offset: int, query: KeyQuery
     ) -> LogBatch | None:
         """Return the record at an offset if it is one of the key that counts."""
+        reader = reader or segment.open()
         batches = read_segment(
             self._directory,
-            reader or segment.open(),
+            reader,
             offset,
             offset + 1,
             segment.tail.observed_ms,
             Selection(None, query.check_crcs, segment.transactions),
             max_leader_epoch=query.max_leader_epoch,
         )
+        found = None
         for batch, _ in batches:
             if batch is None or batch.is_control:
                 continue
             if batch.records.column("key")[0].as_py() == query.key:
-                return batch
-        return None
+                found = batch
+        _forget_ranges(reader)
+        return found
 
     def _open(self, segment: _Segment, query: KeyQuery) -> SegmentKeys:
         """Read the directory of a segment's key index; without an index, read all keys."""
@@ -235,7 +241,7 @@ class KeyLookup(LogCache):
         except (NotFoundError, ValueError) as error:
             return self._scan(segment, reader, query, error)
         keys = SegmentKeys(index)
-        self._kept.keep(name, keys, self._share.fits)
+        self._keep(segment, keys)
         return keys
 
     def _scan(
@@ -249,11 +255,11 @@ class KeyLookup(LogCache):
             query: the look-up that needs them.
             error: the reason why its key index cannot be used; None if it should have none.
         """
-        directory, begin = self._directory, segment.start_offset
+        directory = self._directory
         batches = read_segment(
             directory,
             reader,
-            begin,
+            reader.base_offset,
             None,
             segment.tail.observed_ms,
             Selection(["key"], query.check_crcs),
@@ -264,8 +270,13 @@ class KeyLookup(LogCache):
         _log.debug("%s: read %d keys", reader.path, keys.map.record_count)
         if error is not None and keys.map.record_count >= MIN_INDEXED_RECORDS:
             directory.suppressed.add("key index", directory.path, error)
-        self._kept.keep(segment.name, keys, self._share.fits)
+        _forget_ranges(reader)
+        self._keep(segment, keys)
         return keys
+
+    def _keep(self, segment: _Segment, keys: SegmentKeys) -> None:
+        tail_bytes = segment.tail.size_bytes
+        self._kept.keep(segment.name, keys, lambda size: self._share.fits(size + tail_bytes))
 
     # --- the log's end ---------------------------------------------------------------------------
 
@@ -331,6 +342,12 @@ class _Segment(NamedTuple):
         if reader is None:
             raise NotFoundError(f"{self.name.file_name} is not part of the log any more")
         return reader
+
+
+def _forget_ranges(reader: SegmentReader) -> None:
+    """Release what was read of a large segment on an object store. The reader itself is kept."""
+    if not reader.is_in_memory:
+        reader.forget()
 
 
 def _check_epoch(leader_epoch: int, max_leader_epoch: int | None) -> None:
