@@ -26,6 +26,7 @@ COMMANDS = [
     "elect-leaders",
     "exporter",
     "features",
+    "get",
     "groups",
     "init",
     "log-dirs",
@@ -38,6 +39,7 @@ COMMANDS = [
     "replay",
     "replicate",
     "reprocess",
+    "table",
     "top",
     "topics",
     "transactions",
@@ -54,6 +56,7 @@ GROUPS = {
     "mirror": "groups",
     "offsets": "list",
     "quorum": "describe",
+    "table": "describe",
     "topics": "list",
     "transactions": "list",
 }

@@ -716,7 +716,7 @@ class TestMissingSegment:
         store = HookedStore(memory_store)
 
         def leave_out(path, call):
-            return [file for file in call() if file.name != left_out.log]
+            return [file for file in call() if file.name != left_out.file_name]
 
         for use, expected in (
             (lambda log: values(log, 0), expected_values(0, 15)),

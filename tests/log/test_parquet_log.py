@@ -4,7 +4,6 @@ import random
 from dataclasses import replace
 from typing import Any
 from unittest import mock
-from unittest.mock import Mock
 
 import pyarrow.compute as pc
 import pytest
@@ -324,7 +323,7 @@ class TestCleaning:
             asked.append(name)
             return False
 
-        PartitionCleaner(log, table_at_once=True, table=Mock(allows=refuses)).clean()
+        PartitionCleaner(log, table_at_once=True, table=mock.Mock(allows=refuses)).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)

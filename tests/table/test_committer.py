@@ -481,7 +481,7 @@ class TestPlacement:
         return root
 
     def topic_on(self, *brokers, **configs):
-        assignment = {0: [0, *brokers][: len(brokers)], 1: list(brokers)}
+        assignment = {0: [0, 1][: len(brokers)], 1: list(brokers)}
         return NewTopic("u", replica_assignment=assignment, topic_configs=configs)
 
     def test_a_topic_elsewhere_cannot_be_a_table(self, brokers):

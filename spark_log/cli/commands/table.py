@@ -40,7 +40,7 @@ app = typer.Typer(rich_markup_mode=None)
 @with_examples("spark-log table describe flights", "spark-log table describe flights --output json")
 @with_option_groups
 def describe_table(topic: Topic, root: Root, output: Output) -> None:
-    """Show where the table of a topic lies, its newest version, and its start and end.
+    """Show location, newest version, starts and ends of a table.
 
     The table has the records of each partition from Start to before End. The log has those from End
     on.
@@ -75,7 +75,7 @@ def verify_topic_table(
         ),
     ] = None,
 ) -> None:
-    """Compare the table of a topic with its log, row for row.
+    """Compare a table with the log, row for row.
 
     Finds what the table lacks, has twice, has otherwise, or has too early; of a compacted topic
     also keys that one of the two lost; and files that are missing or damaged. At most 100
@@ -124,9 +124,9 @@ def verify_topic_table(
 @with_examples("spark-log table rebuild flights")
 @with_option_groups
 def rebuild_topic_table(topic: Topic, root: Root, output: Output) -> None:
-    """Make the Delta log of a topic's table anew, from the files of its log.
+    """Make the Delta log of a table anew, from the log's files.
 
-    The log itself is not changed. Programs that read an earlier version can finish.
+    The log itself is not changed. Programs may read earlier versions for a while.
     """
     table, image = _open(root, topic)
     with count_progress("Rebuilding", table.topic.num_partitions) as show:

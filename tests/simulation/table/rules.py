@@ -13,7 +13,7 @@ from spark_log.log.clean import generations
 from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
-from spark_log.table import free_names, listing, next_version
+from spark_log.table import free_names, listing, next_version, topic_table
 from spark_log.table.partition_table import PartitionTable, TableSetting, end_offset
 from tests.simulation.patches import PatchVariant
 from tests.simulation.table import actors, world
@@ -211,7 +211,7 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((actors, "names_needed", _knows_an_earlier_version),)
     ),
     "replaced files stay for their time": PatchVariant(
-        ((free_names, "first_version_needed", _needs_the_newest),)
+        ((topic_table, "first_version_needed", _needs_the_newest),)
     ),
     "replaced files go by the storage's time": PatchVariant(
         ((actors, "CleanerOfTable", _GoesByItsOwnClock),)

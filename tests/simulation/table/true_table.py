@@ -12,6 +12,7 @@ from spark_log.delta.parse import parse_version
 from spark_log.delta.state import TableState
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
 from spark_log.storage import Store
+from spark_log.table import TABLE_PROTOCOL
 from spark_log.table.partition_table import PartitionTable, end_offset, parse_partition
 from spark_log.util.clock import Clock
 from tests.simulation.compaction.compacted_log import CompactedTruth, is_tombstone, key_of
@@ -70,7 +71,7 @@ class TrueTable(CompactedTruth):
         if number != len(self.versions):
             raise ViolationError(f"version {number} appeared after {len(self.versions) - 1}")
         body = self._disk.open_buffer(path).to_pybytes()
-        self._state.apply(parse_version(TABLE, number, body))
+        self._state.apply(parse_version(TABLE, number, body, TABLE_PROTOCOL))
         before, table = self.newest, parse_partition(self._state, TOPIC_ID, 0, PARTITION)
         self._check_version(number, before, table)
         self.versions.append(table)

@@ -17,8 +17,9 @@ from spark_log.log.files.file_names import (
     SegmentName,
 )
 from spark_log.log.files.live_segments import live_log
+from spark_log.metadata import PartitionRecord, TopicImage
 from spark_log.storage import FileInfo
-from spark_log.table import free_names
+from spark_log.table import TopicTable, free_names
 from spark_log.table.partition_table import (
     SETTING_PROPERTY,
     CleanupPolicy,
@@ -26,7 +27,6 @@ from spark_log.table.partition_table import (
     TableSetting,
     changes,
     parquet_path,
-    parse_partition,
 )
 from tests.simulation.compaction.actors import CompactedWorld
 from tests.simulation.faults import DELETE_DELAY_MS
@@ -113,12 +113,14 @@ class SimulatedTable:
 
     def __init__(self, world: TableWorld) -> None:
         self._world = world
-        self.log = DeltaLog(world.store, TABLE, world.clock)
+        partition = PartitionRecord(topic_id=TOPIC_ID, partition_id=0)
+        topic = TopicImage(TABLE.removesuffix(f".{TOPIC_ID}"), TOPIC_ID, {0: partition})
+        self._table = TopicTable(world.store, topic, world.clock)
+        self.log = self._table.log
 
     def read(self) -> PartitionTable:
         """Read the newest version."""
-        self.log.refresh()
-        return parse_partition(self.log.state, TOPIC_ID, 0, PARTITION)
+        return self._table.refresh().partitions[0]
 
     def history(self, past_ms: float, now_us: int) -> list[PartitionTable] | None:
         """Return the partition in each version since some time ago, up to the one read last.
@@ -126,16 +128,7 @@ class SimulatedTable:
         Returns:
             The versions, the newest last; None if the first of them was deleted.
         """
-        listed = self.log.list_log()
-        newest = self.log.state.version
-        times_us = {number: us for number, us in listed.versions.items() if number <= newest}
-        if newest < 0:
-            return []
-        first = free_names.first_version_needed(times_us, int(now_us - past_ms * 1000))
-        if first < 0:
-            return None
-        # Versions never change; those that were read are not read again.
-        return self._world.table.versions[first : newest + 1]
+        return self._table.history(0, past_ms, now_us)
 
     def commit(self, before: PartitionTable, after: PartitionTable) -> None:
         """Append the version after the one that was read."""
@@ -156,8 +149,10 @@ class SimulatedTable:
         )
         if after.setting != before.setting:
             configuration = {SETTING_PROPERTY: after.setting.to_property()}
-            actions.append({"metaData": {"id": TOPIC_ID, "configuration": configuration}})
+            metadata = {"partitionColumns": ["partition"], "configuration": configuration}
+            actions.append({"metaData": {"id": TOPIC_ID, **metadata}})
         append(self.log, actions)
+        self._table.update()
         self._world.scheduler.note(
             f"committed version {self.log.state.version}: {after.setting.policy}, "
             f"{len(after.files)} files from {after.start} to {after.end}"
