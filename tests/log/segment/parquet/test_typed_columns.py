@@ -65,7 +65,7 @@ def test_typed_columns_lie_behind_those_of_the_log(store):
 
     table = in_parquet(store, name).read()
     assert table.schema.names == [
-        *("offset", "timestamp", "key", "value", "headers"),
+        *("offset", "timestamp", "key", "value", "headers", "partition"),
         *("a", "o", "m", "p", "d", "_decode_error"),
     ]
     assert table.column("value").to_pylist() == VALUES
