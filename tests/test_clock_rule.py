@@ -61,6 +61,7 @@ ALLOWED = {
     "spark_log/storage/storage_time.py": {
         "check_clock_skew": "is compared with the storage's time, to refuse"
     },
+    "spark_log/table/committer.py": {"TableCommitter.append": _STAMPS},
     "spark_log/transaction/coordinator.py": {
         "TransactionCoordinator._change.decide_with_time": _STAMPS
     },

@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_log.admin.cluster_calls import map_partitions, open_log
 from spark_log.admin.validation import check_by_partition
-from spark_log.cluster import Cluster
+from spark_log.cluster import Cluster, TopicTables
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from spark_log.log import LogView
 from spark_log.types import DeletedRecords, TopicPartition
@@ -36,8 +36,12 @@ def delete_records(
 
     checked = map_partitions(cluster, image, check, list(logs))
 
+    tables = TopicTables(cluster)
+
     def delete(tp: TopicPartition) -> DeletedRecords:
-        return DeletedRecords(logs[tp].move_start(*checked[tp]))
+        start = logs[tp].move_start(*checked[tp])
+        tables.move_start(image, image.topic(tp.topic), tp.partition, start)
+        return DeletedRecords(start)
 
     return map_partitions(cluster, image, delete, list(logs))
 

@@ -7,6 +7,7 @@ from .cleaner import check_clock as check_clock
 from .cleaner import clean_replicas as clean_replicas
 from .cluster import Cluster as Cluster
 from .cluster import open_cluster as open_cluster
+from .conversion import ConversionProgress as ConversionProgress
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .orphans import OrphanedDirectory as OrphanedDirectory
 from .orphans import OrphanKind as OrphanKind
@@ -18,4 +19,5 @@ from .topic_deletion import DeletedTopic as DeletedTopic
 from .topic_deletion import finish_deletions as finish_deletions
 from .topic_deletion import mark_deleted as mark_deleted
 from .topic_deletion import remove_data as remove_data
+from .topic_tables import TopicTables as TopicTables
 from .verifier import ClusterVerifier as ClusterVerifier

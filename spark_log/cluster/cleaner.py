@@ -23,10 +23,12 @@ from typing import Final, NamedTuple
 from spark_log.cluster.cluster import Cluster
 from spark_log.cluster.stray_replicas import StrayReplica, remove_stray_replicas
 from spark_log.cluster.topic_deletion import DeletedTopic, finish_deletions
+from spark_log.cluster.topic_tables import TopicTables
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     ClockSkewError,
     CorruptRecordError,
+    InvalidConfigurationError,
     ReplicationError,
     SparkLogError,
     StorageError,
@@ -95,6 +97,7 @@ def clean_replicas(
     storage_clock: StorageClock | None = None,
     rewriting: AbstractContextManager[object] | None = None,
     table_at_once: bool = False,
+    tables: TopicTables | None = None,
 ) -> Iterator[CleanedPartition]:
     """Clean the replicas of a partition in turn; the failure of one does not stop the others.
 
@@ -111,6 +114,8 @@ def clean_replicas(
             at the same time.
         table_at_once: whether segments of a topic that is a table are written as Parquet before
             ``table.commit.interval.ms`` has passed.
+        tables: the tables of topics, shared by several partitions. The caller appends versions to
+            the topic's table afterwards.
 
     Raises:
         UnknownTopicOrPartitionError: the topic was deleted.
@@ -122,6 +127,7 @@ def clean_replicas(
             cluster.check_broker(broker_id)  # an empty mount point must not get files
         replica = cluster.replica_log(topic, partition, broker_id, number)
         is_listed = listing is not None and listing.view.origin == replica.files.url
+        seen = listing if is_listed else None
         cleaner = PartitionCleaner(
             replica,
             on_progress=on_progress,
@@ -131,12 +137,14 @@ def clean_replicas(
             limit_offset=limit_offset,
             storage_clock=storage_clock,
             rewriting=rewriting,
-            listing=listing if is_listed else None,
+            listing=seen,
             table_at_once=table_at_once,
+            table=of_topics.of_log(image, topic, partition, broker_id, seen),
         )
         return cleaner.plan() if dry_run else cleaner.clean()
 
     listing: DirectoryListing | None = None
+    of_topics, image = tables or TopicTables(cluster), cluster.metadata.known_image()
     tp = TopicPartition(topic.name, partition)
     known = topic.partitions[partition]
     log = cluster.partition_log(topic, partition)
@@ -242,6 +250,7 @@ class ClusterCleaner:
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._table_at_once = table_at_once
         self._storage_clock = StorageClock(cluster.clock)
+        self._tables = TopicTables(cluster)
         self._rewriting = threading.Lock()
 
     def __len__(self) -> int:
@@ -251,8 +260,11 @@ class ClusterCleaner:
     def clean(self) -> Iterator[CleanedPartition]:
         """Clean the partitions; skip partitions whose topic was deleted meanwhile.
 
+        Then append versions to the tables of their topics.
+
         Yields:
-            The result for each replica, in the order of the partitions.
+            The result for each replica, in the order of the partitions; and for each table that
+            could not be brought up to date, the error, with the topic's first partition.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; the remaining
@@ -264,7 +276,18 @@ class ClusterCleaner:
         else:
             yield from self._clean_at_once()
         if not self._dry_run:
+            yield from self.commit_tables()
             self._cluster.keep_reserve()
+
+    def commit_tables(self) -> Iterator[CleanedPartition]:
+        """Append versions to the tables of the cleaned topics; yield the errors."""
+        for topic in self._tables.used():
+            cleaned = [tp.partition for tp, each in self._topics.items() if each.name == topic.name]
+            try:
+                self._tables.commit(topic.topic_id, cleaned, self._storage_clock)
+            except (*_FAILURES, InvalidConfigurationError) as error:
+                if not self._is_deleted(topic):
+                    yield CleanedPartition(TopicPartition(topic.name, min(cleaned)), None, error)
 
     def _clean_at_once(self) -> Iterator[CleanedPartition]:
         begun: deque[Callable[[], list[CleanedPartition]]] = deque()
@@ -296,6 +319,7 @@ class ClusterCleaner:
                 storage_clock=self._storage_clock,
                 rewriting=self._rewriting,
                 table_at_once=self._table_at_once,
+                tables=self._tables,
             ):
                 if cleaned.error is None or not self._is_deleted(topic):
                     yield cleaned

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_log.cluster.cluster import Cluster
-from spark_log.cluster.stray_replicas import parse_replica_directory
-from spark_log.metadata import TopicImage
+from spark_log.metadata import TopicImage, parse_replica_directory
 from spark_log.storage import (
+    DELTA_LOG,
     ROOT_DIRECTORIES,
     SCRATCH_PREFIX,
     Store,
@@ -91,7 +91,7 @@ def orphaned_directories(
         names &= _directories(store)
     for name in sorted(names):
         if name in topics:
-            for directory in sorted(replicas[name]):
+            for directory in sorted(replicas[name] - {DELTA_LOG}):
                 yield from _orphaned_replica(topics[name], directory, broker_id)
         elif is_topic_directory(name):
             yield OrphanedDirectory(name, OrphanKind.TOPIC)

@@ -20,19 +20,15 @@ The rules: (protocol W15).
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import AlreadyExistsError, BrokerIdNotRegisteredError, StorageError
 from spark_log.log.files import ExistenceMarker
-from spark_log.metadata import ROOT_BROKER_ID, TopicImage
+from spark_log.metadata import ROOT_BROKER_ID, TopicImage, parse_replica_directory
 from spark_log.storage import STRAY_REPLICAS, Store, check_clock_skew, storage_time_us
-
-_REPLICA: Final = re.compile(r".+-(\d+)(?:\.(\d+))?")
 
 _log = logging.getLogger(__name__)
 
@@ -156,9 +152,3 @@ def _is_stray(topic: TopicImage, name: str, broker_id: int) -> bool:
     if found is None or partition is None:
         return False
     return broker_id not in partition.replicas or found[1] < partition.directory_of(broker_id)
-
-
-def parse_replica_directory(name: str) -> tuple[int, int] | None:
-    """Return the partition and the number of a replica's directory; None for another name."""
-    found = _REPLICA.fullmatch(name)
-    return None if found is None else (int(found[1]), int(found[2] or 0))

@@ -1,9 +1,15 @@
+from .checkpoint import point_to_checkpoint as point_to_checkpoint
+from .checkpoint import write_checkpoint as write_checkpoint
 from .cleanup import DeltaCleanup as DeltaCleanup
 from .cleanup import interval_us as interval_us
 from .delta_log import DeltaLog as DeltaLog
 from .delta_log import StagedVersion as StagedVersion
 from .files import DataFile as DataFile
 from .files import DataFiles as DataFiles
+from .parse import parse_version as parse_version
+from .state import PLAIN_TABLE as PLAIN_TABLE
+from .state import LogListing as LogListing
 from .state import SetTransaction as SetTransaction
+from .state import TableProtocol as TableProtocol
 from .state import TableState as TableState
 from .state import Version as Version

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 
 from spark_log.delta.delta_log import DeltaLog
-from spark_log.delta.state import LogListing
+from spark_log.delta.state import PLAIN_TABLE, LogListing, TableProtocol
 from spark_log.storage import FileInfo, Store
 from spark_log.util import Clock
 
@@ -54,14 +54,18 @@ class DeltaCleanup:
 
     log_class: type[DeltaLog] = DeltaLog
 
-    def __init__(self, store: Store, directory: str, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, directory: str, clock: Clock, protocol: TableProtocol = PLAIN_TABLE
+    ) -> None:
         """Return the cleanup of a table; nothing is read yet.
 
         Args:
             store: the store of the table.
             directory: the table's directory, relative to the store's root.
             clock: the clock of the table's log.
+            protocol: the protocol that the table has to have.
         """
+        self._protocol = protocol
         self._store = store
         self._directory = directory
         self._clock = clock
@@ -129,7 +133,7 @@ class DeltaCleanup:
         return len(names)
 
     def _log(self) -> DeltaLog:
-        return self.log_class(self._store, self._directory, self._clock)
+        return self.log_class(self._store, self._directory, self._clock, self._protocol)
 
 
 def _deletion_delay_us() -> int:

@@ -163,7 +163,7 @@ class DeltaLog(DeltaLogReader):
         else:
             self._observed_ms = None  # in any case, earlier listings are not valid
             self._check_not_void(number)
-        version = parse_version(self.directory, number, staged.body)
+        version = parse_version(self.directory, number, staged.body, self.protocol)
         self.state.apply(version)
         _log.debug(
             "%s: committed version %d, %d bytes, %d puts",

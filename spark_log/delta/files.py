@@ -10,7 +10,7 @@ import io
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.record import text_scalar
-from spark_log.storage import Store
+from spark_log.storage import Store, is_topic_directory
 from spark_log.util import parse_json
 
 ROW_GROUP_ROWS = 16_384
@@ -39,43 +39,53 @@ writing or reading it, and save nothing."""
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data file of the table.
+    """A data file of a table.
 
     Attributes:
         path: the file's path, relative to the table's directory.
         size_bytes: the length of the file.
         num_rows: the number of rows; -1 if another program did not record it.
-        min_group: the smallest group in the file; None if not known.
-        max_group: the largest group in the file; None if not known.
+        min_values: by column, the smallest value in the file, as JSON has it. A column that was
+            not counted is missing, here and in the next two.
+        max_values: by column, the largest value in the file, or a larger one.
+        null_counts: by column, the number of nulls in the file.
+        partition_values: by partition column, the value of all rows, as text.
+        modified_ms: the time that Delta's history shows for the file.
     """
 
     path: str
     size_bytes: int
-    num_rows: int
-    min_group: str | None
-    max_group: str | None
+    num_rows: int = -1
+    min_values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    max_values: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    null_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    partition_values: Mapping[str, str] = field(default_factory=dict, hash=False)
+    modified_ms: int = field(default=0, compare=False)
 
-    def may_hold(self, group: str) -> bool:
-        """Return whether the file may hold rows of a group."""
-        return (self.min_group is None or self.min_group <= group) and (
-            self.max_group is None or group <= self.max_group
-        )
+    def may_hold(self, column: str, value: Any) -> bool:
+        """Return whether the file may hold rows with a value."""
+        least, most = self.min_values.get(column), self.max_values.get(column)
+        return (least is None or least <= value) and (most is None or value <= most)
+
+    def stats(self) -> str:
+        """Return the statistics as Delta's JSON."""
+        stats: dict[str, Any] = {"numRecords": self.num_rows}
+        if self.min_values:
+            stats["minValues"] = dict(self.min_values)
+            stats["maxValues"] = dict(self.max_values)
+            stats["nullCount"] = dict(self.null_counts)
+        return json.dumps(stats, separators=(",", ":"))
 
     def to_add(self, time_ms: int, *, is_new: bool = True) -> dict[str, object]:
         """Return the action that adds the file; ``is_new``: whether the table gets new rows."""
-        stats: dict[str, Any] = {"numRecords": self.num_rows}
-        if self.min_group is not None and self.max_group is not None:
-            stats["minValues"] = {"group": self.min_group}
-            stats["maxValues"] = {"group": self.max_group}
-            stats["nullCount"] = {"group": 0}
         return {
             "add": {
                 "path": self.path,
-                "partitionValues": {},
+                "partitionValues": dict(self.partition_values),
                 "size": self.size_bytes,
                 "modificationTime": time_ms,
                 "dataChange": is_new,
-                "stats": json.dumps(stats, separators=(",", ":")),
+                "stats": self.stats(),
             }
         }
 
@@ -87,7 +97,7 @@ class DataFile:
                 "deletionTimestamp": time_ms,
                 "dataChange": is_change,
                 "extendedFileMetadata": True,
-                "partitionValues": {},
+                "partitionValues": dict(self.partition_values),
                 "size": self.size_bytes,
             }
         }
@@ -103,8 +113,11 @@ class DataFile:
             path,
             action["size"],
             stats.get("numRecords", -1),
-            (stats.get("minValues") or {}).get("group"),
-            (stats.get("maxValues") or {}).get("group"),
+            stats.get("minValues") or {},
+            stats.get("maxValues") or {},
+            stats.get("nullCount") or {},
+            dict(action.get("partitionValues") or {}),
+            action.get("modificationTime") or 0,
         )
 
 
@@ -143,7 +156,9 @@ class DataFiles:
             StorageError: the file was not written.
         """
         path = f"{prefix}-{uuid.uuid4().hex}.parquet"
-        num_rows, smallest, largest = 0, None, None
+        num_rows = 0
+        smallest: str | None = None
+        largest: str | None = None
         with self._store.stage(self._directory) as staged:
             how = _SMALL_FORMAT if is_small else _FORMAT
             with pq.ParquetWriter(
@@ -160,9 +175,12 @@ class DataFiles:
             staged.seal()
             size_bytes = staged.size_bytes
             self._store.put_if_absent(f"{self._directory}/{path}", staged)
-        if max(len(smallest or ""), len(largest or "")) > _MAX_STATISTIC_CHARACTERS:
-            smallest = largest = None
-        return DataFile(path, size_bytes, num_rows, smallest, largest)
+        longest = max(len(smallest or ""), len(largest or ""))
+        if smallest is None or longest > _MAX_STATISTIC_CHARACTERS:
+            return DataFile(path, size_bytes, num_rows)
+        return DataFile(
+            path, size_bytes, num_rows, {"group": smallest}, {"group": largest}, {"group": 0}
+        )
 
     def rows_of(self, file: DataFile, group: str) -> pa.Table:
         """Return the rows of one group, by reading only the row groups that may hold it.
@@ -204,6 +222,23 @@ class DataFiles:
                     else pa.schema([self.schema.field(name) for name in columns])
                 )
                 yield part.select(wanted.names).cast(wanted)
+        except NotFoundError as error:
+            raise self._damaged(f"{file.path} is missing") from error
+        except (pa.ArrowException, LookupError, ValueError, OSError) as error:
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
+
+    def row_groups(self, file: DataFile) -> Iterator[pa.Table]:
+        """Yield the row groups of a file, with the columns of the schema.
+
+        Raises:
+            StorageError: the file cannot be read, is damaged, or is missing.
+        """
+        path = f"{self._directory}/{file.path}"
+        try:
+            data = pq.ParquetFile(self._open(file, path), page_checksum_verification=True)
+            for at in range(data.num_row_groups):
+                part = data.read_row_group(at, columns=self.schema.names, use_threads=False)
+                yield part.select(self.schema.names).cast(self.schema)
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
@@ -264,10 +299,14 @@ def _may_hold(statistics: Any, first_group: str | None, last_group: str | None) 
 
 def damaged_table_error(directory: str, problem: str) -> StorageError:
     """Return the error for a damaged table: ``problem`` completes "… is damaged: "."""
-    return StorageError(
-        f"{directory} is damaged: {problem}; to save what can be saved: spark-log groups repair",
-        path=directory,
-    )
+    return StorageError(f"{directory} is damaged: {problem}; {remedy(directory)}", path=directory)
+
+
+def remedy(directory: str) -> str:
+    """Return what to do about a damaged table: it is a topic's, or has the groups' offsets."""
+    if is_topic_directory(directory):
+        return "make its Delta log anew: spark-log table rebuild"
+    return "to save what can be saved: spark-log groups repair"
 
 
 class _RangedFile(io.RawIOBase):

@@ -9,27 +9,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_log.delta.files import DataFile, damaged_table_error
-from spark_log.delta.state import SetTransaction, TableMetadata, TableState, Version
+from spark_log.delta.files import DataFile, damaged_table_error, remedy
+from spark_log.delta.state import (
+    PLAIN_TABLE,
+    SetTransaction,
+    TableMetadata,
+    TableProtocol,
+    TableState,
+    Version,
+)
 from spark_log.errors import StorageError
 from spark_log.util import parse_json
 
-_READER_VERSION, _WRITER_VERSION = 1, 2
+_READER_VERSION = 1
 _CHECKPOINT_COLUMNS = {
-    "add": ["path", "size", "stats"],
+    "add": ["path", "partitionValues", "size", "modificationTime", "stats"],
     "txn": ["appId", "version", "lastUpdated"],
-    "metaData": ["id", "configuration", "schemaString", "partitionColumns"],
-    "protocol": ["minReaderVersion", "minWriterVersion"],
+    "metaData": [
+        *("id", "name", "description", "schemaString", "partitionColumns", "configuration"),
+        "createdTime",
+    ],
+    "protocol": ["minReaderVersion", "minWriterVersion", "readerFeatures", "writerFeatures"],
 }
+_MAPS = ("partitionValues", "configuration")
 
 
-def parse_version(directory: str, number: int, body: bytes) -> Version:
+def parse_version(
+    directory: str, number: int, body: bytes, protocol: TableProtocol = PLAIN_TABLE
+) -> Version:
     """Return the changes of a version.
 
     Args:
         directory: the table's directory, for messages.
         number: the version's number.
         body: the content of the version's file: one JSON action per line.
+        protocol: the protocol that the table has to have.
 
     Raises:
         StorageError: the version cannot be parsed, or it makes a change to the table that this
@@ -52,9 +66,9 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
                 updated_ms = action.get("lastUpdated") or 0
                 transactions.append(SetTransaction(action["appId"], action["version"], updated_ms))
             elif kind == "metaData":
-                metadata = _parse_metadata(directory, action)
+                metadata = _parse_metadata(directory, action, protocol)
             elif kind == "protocol":
-                _check_protocol(directory, action)
+                _check_protocol(directory, action, protocol)
             elif kind == "commitInfo":
                 is_rewrite |= action.get("operation") == "OPTIMIZE"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -71,13 +85,16 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
     )
 
 
-def parse_checkpoint(directory: str, version: int, buffer: pa.Buffer) -> TableState:
+def parse_checkpoint(
+    directory: str, version: int, buffer: pa.Buffer, protocol: TableProtocol = PLAIN_TABLE
+) -> TableState:
     """Return the state in a checkpoint.
 
     Args:
         directory: the table's directory, for messages.
         version: the checkpoint's version.
         buffer: the content of the checkpoint's Parquet file.
+        protocol: the protocol that the table has to have.
 
     Raises:
         pa.ArrowException, OSError, ValueError, KeyError, TypeError: the file cannot be parsed.
@@ -94,9 +111,9 @@ def parse_checkpoint(directory: str, version: int, buffer: pa.Buffer) -> TableSt
     table = data.read(columns=wanted)
     state = TableState(version)
     for action in _actions(table, "metaData"):
-        state.metadata = _parse_metadata(directory, action)
+        state.metadata = _parse_metadata(directory, action, protocol)
     for action in _actions(table, "protocol"):
-        _check_protocol(directory, action)
+        _check_protocol(directory, action, protocol)
     for action in _actions(table, "add"):
         file = DataFile.from_action(action)
         state.files[file.path] = file
@@ -115,25 +132,43 @@ def parse_checkpoint(directory: str, version: int, buffer: pa.Buffer) -> TableSt
     return state
 
 
-def _parse_metadata(directory: str, action: Mapping[str, Any]) -> TableMetadata:
-    metadata = TableMetadata(action["id"], dict(action.get("configuration") or {}))
-    if action.get("partitionColumns"):
+def _parse_metadata(
+    directory: str, action: Mapping[str, Any], protocol: TableProtocol
+) -> TableMetadata:
+    columns = tuple(action.get("partitionColumns") or ())
+    if columns != protocol.partition_columns:
         raise damaged_table_error(
-            directory,
-            f"another program has partitioned it by {', '.join(action['partitionColumns'])}",
+            directory, f"another program has partitioned it by {', '.join(columns) or 'nothing'}"
         )
-    return metadata
+    return TableMetadata(action["id"], dict(action.get("configuration") or {}), action)
 
 
-def _check_protocol(directory: str, action: Mapping[str, Any]) -> None:
+def _check_protocol(directory: str, action: Mapping[str, Any], protocol: TableProtocol) -> None:
+    """Check that this package may change a table, and that others know whether they may.
+
+    Raises:
+        StorageError: the protocol is not the one that the table has to have.
+    """
     reader, writer = action["minReaderVersion"], action["minWriterVersion"]
-    if reader > _READER_VERSION or writer > _WRITER_VERSION:
-        raise StorageError(
-            f"{directory}: another program has upgraded the table to Delta protocol {reader}, "
-            f"{writer}; this spark-log supports {_READER_VERSION}, {_WRITER_VERSION}: undo that "
-            f"change, or run spark-log groups repair",
-            path=directory,
-        )
+    features = frozenset(action.get("writerFeatures") or ())
+    is_known = writer <= protocol.writer_version and features == protocol.writer_features
+    if reader <= _READER_VERSION and is_known:
+        return
+    has = _protocol_text(reader, writer, features)
+    supported = _protocol_text(_READER_VERSION, protocol.writer_version, protocol.writer_features)
+    if protocol.writer_features and not features:
+        problem = f"another program has created a table there, of Delta protocol {has}"
+    else:
+        problem = f"another program has upgraded the table to Delta protocol {has}"
+    raise StorageError(
+        f"{directory}: {problem}; this spark-log supports {supported}: undo that change, or "
+        f"{remedy(directory)}",
+        path=directory,
+    )
+
+
+def _protocol_text(reader: int, writer: int, features: Iterable[str]) -> str:
+    return ", ".join((str(reader), str(writer), *sorted(features)))
 
 
 def _actions(table: pa.Table, kind: str) -> list[dict[str, Any]]:
@@ -142,8 +177,9 @@ def _actions(table: pa.Table, kind: str) -> list[dict[str, Any]]:
     column = table.column(kind)
     found = []
     for action in column.filter(column.is_valid()).to_pylist():
-        if isinstance(action.get("configuration"), Iterable):
-            action["configuration"] = dict(action["configuration"])
+        for name in _MAPS:
+            if isinstance(action.get(name), Iterable):
+                action[name] = dict(action[name])
         found.append(action)
     return found
 

@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from spark_log.delta.files import damaged_table_error
 from spark_log.delta.parse import parse_checkpoint, parse_version
-from spark_log.delta.state import LogListing, TableState, Version
+from spark_log.delta.state import PLAIN_TABLE, LogListing, TableProtocol, TableState, Version
 from spark_log.errors import NotFoundError
-from spark_log.storage import Store, is_listing_valid, listing_validity_ms
+from spark_log.storage import DELTA_LOG, Store, is_listing_valid, listing_validity_ms
 from spark_log.util import IN_PROCESS, Clock, parse_json
 
 _MAX_CONCURRENT_REQUESTS = 16
@@ -34,6 +34,7 @@ class DeltaLogReader:
     """Reads one table's log. Not thread-safe.
 
     Attributes:
+        protocol: the protocol that the table has to have.
         directory: the table's directory, relative to the store's root.
         log_directory: the directory of the table's log, relative to the store's root.
         state: the state at the last `refresh`; its version is -1 without a table.
@@ -44,16 +45,20 @@ class DeltaLogReader:
     deletion_delay_ms: ClassVar[float] = 3_600_000.0
     """Minimum age at which an obsolete version, or a data file without a version, is deleted."""
 
-    def __init__(self, store: Store, directory: str, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, directory: str, clock: Clock, protocol: TableProtocol = PLAIN_TABLE
+    ) -> None:
         """Return the log of a table; nothing is read yet.
 
         Args:
             store: the store of the table.
             directory: the table's directory, relative to the store's root.
             clock: dates versions for users, and measures the validity of listings.
+            protocol: the protocol that the table has to have.
         """
+        self.protocol = protocol
         self.directory = directory
-        self.log_directory = f"{directory}/_delta_log"
+        self.log_directory = f"{directory}/{DELTA_LOG}"
         self.state = TableState()
         self.modified_us = 0
         self._store = store
@@ -136,6 +141,28 @@ class DeltaLogReader:
         finally:
             self.state = before
 
+    def versions(self, first: int, last: int) -> list[Version]:
+        """Return versions, which were made before the last `refresh`.
+
+        Args:
+            first: the number of the first one.
+            last: the number of the last one.
+
+        Raises:
+            StorageError: one of them was deleted, cannot be read, or is damaged.
+        """
+        before = self.state
+        try:
+            self.state = TableState(first - 1)
+            found = self._read_up_to(last) if first <= last else []
+        finally:
+            self.state = before
+        if len(found) <= last - first:
+            raise damaged_table_error(
+                self.directory, f"version {first + len(found)} is missing, below version {last}"
+            )
+        return found
+
     def last_checkpoint(self) -> int:
         """Return the version in ``_last_checkpoint``; -1 without one."""
         try:
@@ -177,7 +204,7 @@ class DeltaLogReader:
         for body in self._bodies(last):
             if body is None:
                 break
-            version = parse_version(self.directory, self.state.version + 1, body)
+            version = parse_version(self.directory, self.state.version + 1, body, self.protocol)
             self.state.apply(version)
             versions.append(version)
         return versions
@@ -266,7 +293,8 @@ class DeltaLogReader:
         """Return the state in a checkpoint; None if it cannot be read, since it is derived data."""
         path = f"{self.log_directory}/{version:020}.checkpoint.parquet"
         try:
-            return parse_checkpoint(self.directory, version, self._store.open_buffer(path))
+            buffer = self._store.open_buffer(path)
+            return parse_checkpoint(self.directory, version, buffer, self.protocol)
         except NotFoundError:
             return None
         except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,10 +45,37 @@ class TableMetadata:
     Attributes:
         table_id: the random id of the table.
         configuration: the table properties.
+        action: the whole action, for checkpoints.
     """
 
     table_id: str
     configuration: dict[str, str]
+    action: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TableProtocol:
+    """The demands of a table on the programs that write it.
+
+    Attributes:
+        writer_version: the version of Delta's protocol for writers, or the highest one.
+        writer_features: the features that a table of version 7 names.
+        partition_columns: the columns by which the files are partitioned.
+    """
+
+    writer_version: int = 2
+    writer_features: frozenset[str] = frozenset()
+    partition_columns: tuple[str, ...] = ()
+
+    def to_action(self) -> dict[str, object]:
+        """Return the ``protocol`` action."""
+        features = {"writerFeatures": sorted(self.writer_features)} if self.writer_features else {}
+        version = self.writer_version
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": version, **features}}
+
+
+PLAIN_TABLE: Final = TableProtocol()
+"""A table that is not partitioned, and that any program may change."""
 
 
 @dataclass(frozen=True, slots=True)

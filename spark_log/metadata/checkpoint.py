@@ -93,6 +93,7 @@ class MetadataCheckpoint:
         for value in (*_decompressed(self.state).split(b"\n"), *self.changes):
             if value:
                 image.replay(from_json(value))
+        image.offset = self.offset
         return image
 
     def to_bytes(self) -> bytes:

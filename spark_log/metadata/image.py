@@ -14,7 +14,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
     nearest,
 )
-from spark_log.metadata.features import check_feature_level
+from spark_log.metadata.features import TABLE_VERSION, check_feature_level
 from spark_log.metadata.records import (
     CLIENT_RESOURCE,
     CLUSTER_RESOURCE,
@@ -56,6 +56,7 @@ class MetadataImage:
     """The metadata after a prefix of the metadata log. Only `replay` changes it.
 
     Attributes:
+        offset: the offset of the metadata log after the last record that was replayed.
         next_producer_id: the first producer id that has not been allocated.
         next_broker_epoch: the epoch of the next registration of a broker.
         controller: the newest controller; None if there was none yet.
@@ -68,6 +69,7 @@ class MetadataImage:
 
     def __init__(self) -> None:
         self.is_complete = True
+        self.offset = 0
         self.next_producer_id = 0
         self.next_broker_epoch = 0
         self.controller: RegisterControllerRecord | None = None
@@ -87,6 +89,7 @@ class MetadataImage:
         """Return a copy; records replayed on it do not change this image."""
         image = MetadataImage()
         image.is_complete = self.is_complete
+        image.offset = self.offset
         image.next_producer_id = self.next_producer_id
         image.cluster_overrides = dict(self.cluster_overrides)
         image.client_overrides = dict(self.client_overrides)
@@ -130,6 +133,11 @@ class MetadataImage:
         for broker in self.brokers():
             if broker != _ROOT_BROKER:
                 yield broker
+
+    @property
+    def may_have_tables(self) -> bool:
+        """Whether a topic of the cluster has a table, or ever had one."""
+        return TABLE_VERSION.name in self.features
 
     def topics(self) -> Iterator[TopicImage]:
         """Yield the topics, sorted by name."""

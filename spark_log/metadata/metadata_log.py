@@ -30,6 +30,7 @@ from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.features import with_features
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
+from spark_log.metadata.table_placement import check_tables
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import METADATA_LOG, Store, is_topic_directory
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
@@ -200,7 +201,9 @@ class MetadataLog:
 
     def _decided(self, decide: Decide) -> Sequence[MetadataRecord]:
         image = self._known.image
-        return with_features(image.features, decide(image))
+        records = decide(image)
+        check_tables(image, records)
+        return with_features(image.features, records)
 
     def _write_checkpoint(self) -> None:
         content = self._checkpoint_bytes()
@@ -236,6 +239,7 @@ class MetadataLog:
         offset, checkpoint = known.offset + len(values), known.checkpoint
         if checkpoint is not None:
             checkpoint = checkpoint.after(values, known.offset, offset)
+        image.offset = offset
         self._known = _Replayed(image, offset, known.offset, checkpoint)
         self._latest = image, began_ms
         self._is_checked = True
@@ -306,6 +310,8 @@ class MetadataLog:
                 if checkpoint is not None:
                     checkpoint = checkpoint.after(values, last_segment, next_offset)
             offset = next_offset
+        if image is not self._known.image:
+            image.offset = offset
         if offset > self._known.offset:
             _log.debug(
                 "%s: replayed offsets %d to %d", self._store.url, self._known.offset, offset - 1

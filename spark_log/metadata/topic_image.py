@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -15,6 +16,8 @@ _MAX_NAME_BYTES = 255
 
 _MAX_TOPIC_CHARACTERS = _MAX_NAME_BYTES - 23
 _MAX_PARTITION_CHARACTERS = _MAX_NAME_BYTES - 7
+
+_REPLICA = re.compile(r".+-(\d+)(?:\.(\d+))?")
 
 _Config = TypeVar("_Config", bound=ConfigModel)
 
@@ -87,6 +90,12 @@ class TopicImage:
             KeyError: the partition does not exist.
         """
         return effective_min_insync(self.config(), self.partitions[partition])
+
+
+def parse_replica_directory(name: str) -> tuple[int, int] | None:
+    """Return the partition and the number of a replica's directory; None for another name."""
+    found = _REPLICA.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2] or 0))
 
 
 def effective_min_insync(config: TopicConfig, partition: PartitionRecord) -> int:

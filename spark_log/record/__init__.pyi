@@ -5,6 +5,7 @@ from .arrays import int_array as int_array
 from .arrays import int_scalar as int_scalar
 from .arrays import ints_of as ints_of
 from .arrays import nullable_int_array as nullable_int_array
+from .arrays import offsets_of as offsets_of
 from .arrays import text_array as text_array
 from .arrays import text_scalar as text_scalar
 from .arrays import times_us_of as times_us_of
@@ -49,6 +50,7 @@ from .rebase import rebase_batches as rebase_batches
 from .schema import FORMAT_VERSION as FORMAT_VERSION
 from .schema import HEADERS_TYPE as HEADERS_TYPE
 from .schema import OFFSET_DELTA_FIELD as OFFSET_DELTA_FIELD
+from .schema import READ_SCHEMA as READ_SCHEMA
 from .schema import RECORD_SCHEMA as RECORD_SCHEMA
 from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
 from .schema import segment_schema as segment_schema

@@ -52,6 +52,9 @@ ROOT_DIRECTORIES: Final = frozenset(
 )
 """Directories that spark-log keeps, besides those of topics and of a running doctor."""
 
+DELTA_LOG: Final = "_delta_log"
+"""In a topic's directory: the Delta log of the topic's table."""
+
 _OF_FILE_SYSTEMS: Final = frozenset({"lost+found"})
 """Directories that a file system makes in the root of a disk, which often nobody may list."""
 

@@ -1,11 +1,9 @@
-"""A topic as a Delta table of Parquet segments: pure functions (docs/protocol/table.md).
+"""A topic as a Delta table (docs/protocol/table.md).
 
-- `topic_table`: the state of a partition in one version of the table.
-- `listing`: the files that a listing of the log offers to the table.
-- `next_version`: the decision on the next version's files.
-- `free_names`: the names and tombstones of the log that the table still needs.
-- `both`: a read of the table and then of the log.
-- `compaction_end`: the offset up to which a compaction has cleaned, in its generation's file.
+Pure functions decide: `partition_table` holds what a version says of a partition, `listing` what a
+listing of its log offers, `next_version` and `free_names` say what follows, `both` plans a read of
+table and log. `topic_table` reads a table, `committer` appends versions, and `table_of_log` answers
+those who clean a log.
 """
 
 from spark_log.util.exports import attach_stub

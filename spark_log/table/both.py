@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_log.log.files import SegmentName
-from spark_log.table.topic_table import PartitionTable, end_offset
+from spark_log.table.partition_table import PartitionTable, end_offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from spark_log.log.files import SegmentName
 from spark_log.table.next_version import could_add
-from spark_log.table.topic_table import CleanupPolicy, PartitionTable
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable
 
 
 def is_needed(name: SegmentName, history: Sequence[PartitionTable]) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_log.log.files import LiveLog, SegmentName, live_log, spent_segments
 from spark_log.storage import FileInfo
-from spark_log.table.topic_table import end_offset
+from spark_log.table.partition_table import end_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,16 @@ class LogFiles:
     compaction: Compaction | None = None
 
 
-def log_files(
-    files: Iterable[FileInfo], parquet: Collection[SegmentName], named_end: int | None
-) -> LogFiles:
+def log_files(files: Iterable[FileInfo], named_end: int | None) -> LogFiles:
     """Return the files that a listing of a partition's directory offers to the table.
 
     Args:
         files: the listing; it took less than half of ``file.delete.delay.ms``.
-        parquet: the segments in it that are Parquet.
         named_end: the end that the newest generation in the listing names; None if it names none.
     """
     files = list(files)
     live = live_log(files)
-    offered = unspent(files, parquet)
+    offered = unspent(files)
     compaction = None if named_end is None else complete_compaction(live, named_end)
     if compaction is not None and not offered.issuperset(compaction.files):
         compaction = None
@@ -64,9 +61,12 @@ def log_files(
     )
 
 
-def unspent(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[SegmentName]:
+def unspent(files: Iterable[FileInfo]) -> set[SegmentName]:
     """Return the Parquet segments that are not spent: the others may be freed (protocol B4)."""
-    return set(parquet).difference(spent_segments(files))
+    files = list(files)
+    names = (SegmentName.parse(file.name) for file in files)
+    parquet = {name for name in names if name is not None and name.is_parquet}
+    return parquet.difference(spent_segments(files))
 
 
 def complete_compaction(live: LiveLog, end: int) -> Compaction | None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from spark_log.log.files import SegmentName
 from spark_log.table.listing import LogFiles
-from spark_log.table.topic_table import (
+from spark_log.table.partition_table import (
     CleanupPolicy,
     PartitionTable,
     TableSetting,

@@ -1,207 +1,260 @@
-"""The state of a partition in one version of its topic's table: files, start and end.
+"""`TopicTable`: reads the Delta table of a topic, its newest version and earlier ones.
 
-In the Delta log: an ``add`` for each file, whose path is ``<partition directory>/<name>.parquet``;
-three ``txn`` actions for each partition, whose ``version`` is its start, its end, and the
-generation of its compaction; and the setting, in the table's properties. The API of every reader
-has them, and checkpoints keep them.
+On storage: ``_delta_log`` in the topic's directory in the cluster's root. The files of the table
+are Parquet segments in the directories of the partitions beside it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Final
+import logging
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from spark_log.delta import DataFile, SetTransaction, TableState
+from spark_log.config import TopicConfig
+from spark_log.delta import DataFile, DeltaLog, LogListing, TableState, Version
+from spark_log.errors import StorageError
 from spark_log.log.files import SegmentName
+from spark_log.metadata import ROOT_BROKER_ID, TopicImage, parse_replica_directory
+from spark_log.storage import Store
+from spark_log.table.free_names import first_version_needed
+from spark_log.table.partition_table import (
+    CleanupPolicy,
+    PartitionTable,
+    TableSetting,
+    parquet_path,
+    parse_partitions,
+    parse_setting,
+    partition_history,
+    table_file,
+)
+from spark_log.table.schema import TABLE_PROTOCOL
+from spark_log.util import Clock
 
-PARQUET_SUFFIX: Final = ".parquet"
-
-SETTING_PROPERTY: Final = "sparkLog.setting"
-"""The table property with the setting, as JSON: the policy, and the offset that set it."""
-
-_TRANSACTIONS: Final = ("start", "end", "compaction")
-
-
-class CleanupPolicy(StrEnum):
-    """The way in which a table follows its log; ``NONE`` (``table.format=none``): not at all."""
-
-    NONE = "none"
-    DELETE = "delete"
-    COMPACT = "compact"
-
-
-@dataclass(frozen=True, slots=True)
-class TableSetting:
-    """The topic's settings, as a version of its table has them.
-
-    Attributes:
-        policy: ``NONE`` without a table; else ``cleanup.policy`` of the topic.
-        metadata_offset: offset of the metadata log's record that set it; -1 for the default. A
-            setting replaces those with a lower offset.
-    """
-
-    policy: CleanupPolicy = CleanupPolicy.NONE
-    metadata_offset: int = -1
-
-    def to_property(self) -> str:
-        """Return the value of `SETTING_PROPERTY`."""
-        return json.dumps({"policy": self.policy.value, "metadataOffset": self.metadata_offset})
-
-    def is_newer_than(self, known: TableSetting) -> bool:
-        """Return whether this setting replaces another one (protocol B8)."""
-        return self.metadata_offset > known.metadata_offset
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionTable:
-    """The state of a partition in one version.
+class TableVersion:
+    """One version of a topic's table.
 
     Attributes:
-        setting: the table's setting.
-        start: the first offset of the table. The first file may begin before it.
-        end: the offset after the table's last. The table has every record of the log from its start
-            to its end; of a compacted topic, the last record of each key before its end.
-        files: the Parquet segments, in offset order. They do not overlap and leave nothing out.
-        compaction: the generation of the compaction that ``files`` are all files of; 0 without one.
+        number: its number; -1 if the topic has no table.
+        setting: the topic's setting.
+        partitions: partition → its start, end and files.
+        directories: partition → its directory, relative to the table's.
+        data_files: path relative to the table's directory → the file, with its statistics.
+        former_paths: the paths of files in directories that the partitions had before their
+            replicas in the cluster's root got others. They do not count.
+        foreign_paths: the paths of files that are no segments of the topic.
+        is_outdated: whether the version has files of partitions, or in directories, that are not in
+            the metadata which this process knows. It must change nothing then.
     """
 
-    setting: TableSetting = TableSetting()
-    start: int = 0
-    end: int = 0
-    files: tuple[SegmentName, ...] = ()
-    compaction: int = 0
+    number: int = -1
+    setting: TableSetting = field(default_factory=TableSetting)
+    partitions: Mapping[int, PartitionTable] = field(default_factory=dict)
+    directories: Mapping[int, str] = field(default_factory=dict)
+    data_files: Mapping[str, DataFile] = field(default_factory=dict)
+    former_paths: tuple[str, ...] = ()
+    foreign_paths: tuple[str, ...] = ()
+    is_outdated: bool = False
 
     @property
-    def is_compacted(self) -> bool:
-        """Whether the table has one row for each key."""
-        return bool(self.compaction) or not self.files
+    def is_on(self) -> bool:
+        """Whether the topic is a table in this version."""
+        return self.setting.policy != CleanupPolicy.NONE
 
-    def with_file(self, name: SegmentName, replaced: Sequence[SegmentName]) -> PartitionTable:
-        """Return the partition with one more file, in place of others."""
-        files = [*(each for each in self.files if each not in replaced), name]
-        files.sort(key=lambda each: each.base_offset)
-        return replace(self, files=tuple(files), end=max(self.end, end_offset(name)))
+    @property
+    def size_bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.size_bytes for file in self.data_files.values())
 
-    def fits(self, name: SegmentName, overlapped: Sequence[SegmentName]) -> bool:
-        """Return whether a segment overlaps files as a whole, and leaves no gap before it.
+    def ends(self) -> dict[int, int]:
+        """Return the end of each partition: the table has the records before it."""
+        return {partition: table.end for partition, table in self.partitions.items()}
+
+    def path_of(self, partition: int, name: SegmentName) -> str:
+        """Return the path of a file, relative to the table's directory."""
+        return parquet_path(self.directories[partition], name)
+
+    def file_of(self, partition: int, name: SegmentName) -> DataFile:
+        """Return a file of this version, with its statistics."""
+        return self.data_files[self.path_of(partition, name)]
+
+
+class TopicTable:
+    """Reads the table of one topic. Thread-safe.
+
+    Attributes:
+        store: the store of the cluster's root.
+        topic: the topic, in the metadata that this process knows.
+        log: the Delta log; use it only while you hold `lock`.
+        lock: the lock of `log`.
+    """
+
+    def __init__(self, store: Store, topic: TopicImage, clock: Clock) -> None:
+        """Return the table of a topic; nothing is read yet.
 
         Args:
-            name: the segment.
-            overlapped: the files of this version that it overlaps, in offset order (protocol B2).
+            store: the store of the cluster's root.
+            topic: the topic.
+            clock: dates versions for users, and measures the validity of listings.
         """
-        first, end = max(name.base_offset, self.start), end_offset(name)
-        if not overlapped:
-            return first == self.end
-        begins = max(overlapped[0].base_offset, self.start) == first
-        ends = end_offset(overlapped[-1]) == end or end > self.end
-        return begins and ends
+        self.store = store
+        self.topic = topic
+        self.clock = clock
+        self.log = DeltaLog(store, topic.directory, clock, TABLE_PROTOCOL)
+        self.lock = threading.RLock()
+        self._known = TableVersion()
+        self._versions: dict[int, Version] = {}
 
-    def has_compaction(self, generation: int) -> bool:
-        """Return whether the files are of this compaction or a later one (protocol B7)."""
-        return generation <= self.compaction
+    def __repr__(self) -> str:
+        return f"<TopicTable topic={self.topic.name!r} version={self._known.number}>"
+
+    @property
+    def directory(self) -> str:
+        """The table's directory, relative to the root."""
+        return self.topic.directory
+
+    @property
+    def url(self) -> str:
+        """The table's URL, without credentials, for Delta's readers."""
+        return self.store.directory_url(self.directory)
+
+    @property
+    def known(self) -> TableVersion:
+        """The version that was read last; number -1 before the first `refresh`."""
+        return self._known
+
+    def refresh(self) -> TableVersion:
+        """Read the newest version, and return it.
+
+        Raises:
+            StorageError: the table cannot be read, or is damaged.
+        """
+        with self.lock:
+            self.log.refresh()
+            if self._known.number != self.log.state.version or not self._known.directories:
+                self.update()
+            return self._known
+
+    def update(self) -> None:
+        """Take over the state of `log`, after a version was appended to it."""
+        self._known = self._version_of(self.log.state)
+
+    def at(self, number: int) -> TableVersion | None:
+        """Return a version; None if it does not exist, or was deleted.
+
+        Raises:
+            StorageError: the table cannot be read, or is damaged.
+        """
+        with self.lock:
+            if number == self._known.number:
+                return self._known
+            state = self.log.state_at(number, self.log.list_log())
+            return None if state is None else self._version_of(state)
+
+    def history(
+        self, partition: int, past_ms: float, now_us: int, listed: LogListing | None = None
+    ) -> list[PartitionTable] | None:
+        """Return a partition in all versions that were the newest at a moment of some past time.
+
+        The newest version is the one that `refresh` has read last.
+
+        Args:
+            partition: the partition's number.
+            past_ms: the length of the time.
+            now_us: the storage's time, or earlier, microseconds since the epoch.
+            listed: a listing of the Delta log that was made after `refresh`; None lists it.
+
+        Returns:
+            Without what is the same, the newest last; None if the first of these versions was
+            deleted, or one is damaged, so that they are not known. Empty if the topic has no table.
+
+        Raises:
+            StorageError: the table cannot be read, or is damaged.
+        """
+        with self.lock:
+            newest = self._known.number
+            if newest < 0:
+                return []
+            listed = listed or self.log.list_log()
+            times_us = {number: us for number, us in listed.versions.items() if number <= newest}
+            first = first_version_needed(times_us, int(now_us - past_ms * 1000))
+            try:
+                state = None if first < 0 else self.log.state_at(first, listed)
+                versions = self._read_versions(first + 1, newest)
+            except StorageError as error:
+                if error.retriable:
+                    raise
+                return None  # damaged, and followed by the first version of a rebuilt log
+            if state is None:
+                return None
+            return partition_history(
+                state,
+                versions,
+                self.topic.topic_id,
+                partition,
+                self._known.directories[partition],
+            )
+
+    def _read_versions(self, first: int, last: int) -> list[Version]:
+        """Return versions. They never change, and those that were read are not read again."""
+        known = self._versions
+        unread = next((each for each in range(first, last + 1) if each not in known), last + 1)
+        known.update((each.number, each) for each in self.log.versions(unread, last))
+        self._versions = {number: known[number] for number in range(first, last + 1)}
+        return list(self._versions.values())
+
+    def _version_of(self, state: TableState) -> TableVersion:
+        directories = partition_directories(self.topic)
+        partitions = parse_partitions(state, self.topic.topic_id, directories)
+        former, foreign, is_outdated = [], [], False
+        for path in state.files:
+            parent, _, file_name = path.rpartition("/")
+            found = parse_replica_directory(parent)
+            if found is None or table_file(file_name) is None:
+                foreign.append(path)
+            elif directories.get(found[0]) != parent:
+                present = parse_replica_directory(directories.get(found[0], ""))
+                is_former = present is not None and present > found
+                former += [path] if is_former else []
+                is_outdated |= not is_former
+        return TableVersion(
+            state.version,
+            parse_setting(state),
+            partitions,
+            directories,
+            dict(state.files),
+            tuple(former),
+            tuple(foreign),
+            is_outdated,
+        )
 
 
-def end_offset(name: SegmentName) -> int:
-    """Return the offset after the last that a rewritten segment covers."""
-    assert name.last_offset is not None
-    return name.last_offset + 1
+def partition_directories(topic: TopicImage) -> dict[int, str]:
+    """Return the directories of the partitions in the cluster's root, relative to the topic's.
+
+    A partition without a replica there has none.
+    """
+    skipped = len(topic.directory) + 1
+    return {
+        number: topic.replica_directory(number, ROOT_BROKER_ID)[skipped:]
+        for number, state in sorted(topic.partitions.items())
+        if ROOT_BROKER_ID in state.replicas
+    }
 
 
-def parquet_path(directory: str, name: SegmentName) -> str:
-    """Return the path of a Parquet segment in the table.
+def table_setting(config: TopicConfig, metadata_offset: int) -> TableSetting:
+    """Return the setting of a topic.
 
     Args:
-        directory: the partition's directory, relative to the topic's.
-        name: the segment's name.
+        config: the topic's config.
+        metadata_offset: the offset of the metadata log up to which the config is known.
     """
-    return f"{directory}/{name.stem}{PARQUET_SUFFIX}"
-
-
-def parse_setting(state: TableState) -> TableSetting:
-    """Return the setting in a table's properties; the default without one."""
-    text = state.configuration.get(SETTING_PROPERTY)
-    if text is None:
-        return TableSetting()
-    found = json.loads(text)
-    return TableSetting(CleanupPolicy(found["policy"]), int(found["metadataOffset"]))
-
-
-def parse_partition(
-    state: TableState, topic_id: str, partition: int, directory: str
-) -> PartitionTable:
-    """Return a partition in a state of its table.
-
-    Args:
-        state: the state of the table.
-        topic_id: the topic's id.
-        partition: the partition's number.
-        directory: the partition's directory, relative to the topic's.
-    """
-    files = [
-        name
-        for path in state.files
-        if path.startswith(f"{directory}/") and path.endswith(PARQUET_SUFFIX)
-        if (name := SegmentName.parse(f"{path[len(directory) + 1 : -len(PARQUET_SUFFIX)]}.log"))
-        if name.generation
-    ]
-    start, end, compaction = (
-        0 if found is None else found.version
-        for what in _TRANSACTIONS
-        for found in [state.transaction(app_id(topic_id, partition, what))]
-    )
-    files.sort(key=lambda name: name.base_offset)
-    return PartitionTable(parse_setting(state), start, end, tuple(files), compaction)
-
-
-def changes(
-    before: PartitionTable,
-    after: PartitionTable,
-    *,
-    topic_id: str,
-    partition: int,
-    directory: str,
-    data_files: Mapping[SegmentName, DataFile],
-    time_ms: int,
-) -> Sequence[Mapping[str, object]]:
-    """Return the actions that turn one version of a partition into the next.
-
-    The setting is a property of the whole table, so its action is the caller's.
-
-    Args:
-        before: the partition in the newest version.
-        after: the partition in the next version.
-        topic_id: the topic's id.
-        partition: the partition's number.
-        directory: the partition's directory, relative to the topic's.
-        data_files: size and statistics of the files that only one of the two has.
-        time_ms: the time that Delta's history shows.
-    """
-    removed = [name for name in before.files if name not in after.files]
-    added = [name for name in after.files if name not in before.files]
-    # Merges that replace merges hold the same rows; a compaction leaves rows out.
-    is_same = not any(name.is_compacted for name in (*removed, *added))
-    is_change = not is_same or (before.start, before.end) != (after.start, after.end)
-    return [
-        *(data_files[name].to_remove(time_ms, is_change=is_change) for name in removed),
-        *(data_files[name].to_add(time_ms, is_new=is_change) for name in added),
-        *(
-            SetTransaction(
-                app_id(topic_id, partition, what), getattr(after, what), time_ms
-            ).to_action()
-            for what in _TRANSACTIONS
-        ),
-    ]
-
-
-def app_id(topic_id: str, partition: int, what: str) -> str:
-    """Return the ``appId`` of a ``txn`` action of a partition.
-
-    Args:
-        topic_id: the topic's id.
-        partition: the partition's number.
-        what: the meaning of its ``version``: ``start``, ``end``, or ``compaction``.
-    """
-    return f"spark_log/{topic_id}/{partition}/{what}"
+    if config.table_format == "none":
+        return TableSetting(CleanupPolicy.NONE, metadata_offset)
+    is_compacted = "compact" in config.cleanup_policy
+    policy = CleanupPolicy.COMPACT if is_compacted else CleanupPolicy.DELETE
+    return TableSetting(policy, metadata_offset)

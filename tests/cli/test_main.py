@@ -39,6 +39,7 @@ COMMANDS = [
     "replay",
     "replicate",
     "reprocess",
+    "table",
     "top",
     "topics",
     "transactions",
@@ -55,6 +56,7 @@ GROUPS = {
     "mirror": "groups",
     "offsets": "list",
     "quorum": "describe",
+    "table": "describe",
     "topics": "list",
     "transactions": "list",
 }

@@ -319,11 +319,11 @@ class TestCleaning:
         clock.advance_ms(120_000)
         asked: list[SegmentName] = []
 
-        def refuses(name):
+        def refuses(name, now_us):
             asked.append(name)
             return False
 
-        PartitionCleaner(log, table_at_once=True, table_allows=refuses).clean()
+        PartitionCleaner(log, table_at_once=True, table=mock.Mock(allows=refuses)).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)

@@ -189,7 +189,9 @@ class TestContent:
         random = Random(19)
         for _ in range(30):
             image = random_image(random)
+            image.offset = 9
             again = MetadataImage()
+            again.offset = 9
             for record in image.records():
                 again.replay(from_json(record.to_json()))
             assert content(again) == content(image)

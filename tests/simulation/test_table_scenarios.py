@@ -18,7 +18,7 @@ from spark_log.log.files import SegmentName
 from spark_log.log.rewrite import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.table import next_version
-from spark_log.table.topic_table import CleanupPolicy, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.compacted_log import is_tombstone, key_of
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record
@@ -27,7 +27,7 @@ from tests.simulation.scheduler import START_US
 from tests.simulation.table import actors
 from tests.simulation.table.rules import TABLE_RULES
 from tests.simulation.table.simulation import TableSimulation
-from tests.simulation.table.world import SimulatedTable
+from tests.simulation.table.world import SimulatedTable, table_name
 from tests.simulation.violation import ViolationError
 
 OFF, ON = TableSetting(CleanupPolicy.NONE, 0), TableSetting(CleanupPolicy.DELETE, 1)
@@ -80,15 +80,20 @@ class Scene:
             type(store).put_if_absent(store, path, source, **others)
 
         world, store = self.world, self.world.store
-        world.compactions_table().limit_offset = end
         with patched((store, "put_if_absent", put_if_absent)), suppress(StorageError):
-            rewrite(world.open_log(), now_us=world.storage_time_us(), limit_offset=end)
+            rewrite(
+                world.open_log(),
+                now_us=world.storage_time_us(),
+                limit_offset=end,
+                table=world.compactions_table(),
+            )
 
     def merge(self, first=0, last=-1):
         """Merge live segments; return the name of the new one."""
         view = self.world.directory().observe()
         count = len(view.live.segments)
-        return merge(self.world.directory(), view, first % count, last % count).name
+        name = merge(self.world.directory(), view, first % count, last % count).name
+        return table_name(name)
 
     def merge_to(self, generation):
         """Append records and merge them until the segment has a generation."""

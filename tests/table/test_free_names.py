@@ -6,7 +6,7 @@ import pytest
 
 from spark_log.log.files import SegmentName
 from spark_log.table import PartitionTable, first_version_needed, is_needed, tombstone_limit
-from spark_log.table.topic_table import CleanupPolicy, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, TableSetting
 
 DELETE = TableSetting(CleanupPolicy.DELETE, 0)
 NAME, WIDER, NEXT = SegmentName(0, 9, 2), SegmentName(0, 19, 3), SegmentName(20, 29, 2)

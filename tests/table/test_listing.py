@@ -7,8 +7,8 @@ from spark_log.table.listing import Compaction, log_files
 C1, C2 = MAX_MERGE_GENERATION + 1, MAX_MERGE_GENERATION + 2
 
 
-def segment(base, end, generation):
-    return SegmentName(base, end - 1, generation)
+def segment(base, end, generation, is_parquet=True):
+    return SegmentName(base, end - 1, generation, is_parquet)
 
 
 def listed(*names, generations=(), start=None):
@@ -18,8 +18,8 @@ def listed(*names, generations=(), start=None):
     return [FileInfo(f"t/{name}", 16, 1_000_000) for name in sorted(files)]
 
 
-def offered(*names, named_end=None, parquet=None, **others):
-    return log_files(listed(*names, **others), names if parquet is None else parquet, named_end)
+def offered(*names, named_end=None, **others):
+    return log_files(listed(*names, **others), named_end)
 
 
 class TestSegments:
@@ -34,8 +34,8 @@ class TestSegments:
         assert offered(segment(0, 10, 2), segment(0, 10, 3)).segments == (segment(0, 10, 3),)
 
     def test_arrow_segments_are_not_offered(self):
-        both = segment(0, 10, 2), segment(10, 20, 2)
-        assert offered(*both, parquet=both[1:]).segments == both[1:]
+        both = segment(0, 10, 2, is_parquet=False), segment(10, 20, 2)
+        assert offered(*both).segments == both[1:]
 
     def test_what_lies_before_the_start_is_not_offered(self):
         found = offered(segment(0, 10, 2), segment(10, 20, 2), start=10)
@@ -69,10 +69,11 @@ class TestCompactions:
         files = listed(*names, SegmentName(30), generations=[C1])
         # The length says that one generation lies between it and the last that read all keys.
         files.append(FileInfo(f"t/{generation_name(C2)}", 17, 1_000_000))
-        assert log_files(files, names, 30).compaction == Compaction(C2, 30, names)
+        assert log_files(files, 30).compaction == Compaction(C2, 30, names)
 
     def test_one_with_an_arrow_segment_is_not_offered(self):
-        found = offered(*self.files, named_end=30, generations=[C1], parquet=self.files[:1])
+        names = self.files[0], segment(10, 30, C1, is_parquet=False)
+        found = offered(*names, named_end=30, generations=[C1])
         assert found.compaction is None
 
     def test_it_begins_at_the_logs_start(self):
@@ -84,4 +85,4 @@ class TestCompactions:
         names = segment(0, 10, C2), segment(5, 30, C1)
         files = listed(*names, generations=[C1])
         files.append(FileInfo(f"t/{generation_name(C2)}", 17, 1_000_000))
-        assert log_files(files, names, 30).compaction is None
+        assert log_files(files, 30).compaction is None

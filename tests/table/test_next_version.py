@@ -13,7 +13,7 @@ from spark_log.table.next_version import (
     with_setting,
     with_start,
 )
-from spark_log.table.topic_table import CleanupPolicy, PartitionTable, TableSetting, end_offset
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting, end_offset
 
 NONE, DELETE, COMPACT = (
     TableSetting(policy, 3)

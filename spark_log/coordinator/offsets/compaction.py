@@ -119,8 +119,9 @@ def _ranges(
     for least, end in pairwise(bounds):
         parts = [EMPTY]
         for file in inputs:
-            if (least is not None and file.max_group is not None and file.max_group < least) or (
-                end is not None and file.min_group is not None and file.min_group >= end
+            smallest, largest = file.min_values.get("group"), file.max_values.get("group")
+            if (least is not None and largest is not None and largest < least) or (
+                end is not None and smallest is not None and smallest >= end
             ):
                 continue
             for part in files.parts(file, least, end):

@@ -26,7 +26,15 @@ from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.creation import definition, mark
 from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, sort_rows
 from spark_log.coordinator.offsets.store import APP_PREFIX, OffsetsStore
-from spark_log.delta import DataFile, SetTransaction
+from spark_log.delta import (
+    PLAIN_TABLE,
+    DataFile,
+    SetTransaction,
+    TableState,
+    parse_version,
+    point_to_checkpoint,
+    write_checkpoint,
+)
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.files import ExistenceMarker
 from spark_log.storage import OFFSETS_TABLE
@@ -220,7 +228,7 @@ class OffsetsRepair:
         found: list[pa.Table] = []
         for path in paths:
             size_bytes = self._table.store.head(f"{OFFSETS_TABLE}/{path}").size_bytes
-            file = DataFile(path, size_bytes, -1, None, None)
+            file = DataFile(path, size_bytes)
             try:
                 found += list(self._table.files.parts(file))
             except StorageError as error:
@@ -298,68 +306,17 @@ class OffsetsRepair:
         info = {"timestamp": time_us // 1000, "operation": "REPAIR", "engineInfo": "spark-log"}
         lines: list[dict[str, object]] = [{"commitInfo": info}, *actions]
         body = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
-        checkpoint = pa.BufferOutputStream()
-        pq.write_table(_checkpoint_table(actions), checkpoint)
+        state = TableState()
+        state.apply(parse_version(OFFSETS_TABLE, number, body))
         store.make_directory(_LOG)
         # Write the checkpoint first: readers use it only once the version exists too.
-        store.put(f"{_LOG}/{number:020}.checkpoint.parquet", checkpoint.getvalue())
+        write_checkpoint(store, _LOG, state, PLAIN_TABLE)
         store.put_if_absent(f"{_LOG}/{number:020}.json", body)
-        pointer = json.dumps({"version": number, "size": len(actions)})
-        store.put(f"{_LOG}/_last_checkpoint", pointer.encode())
+        point_to_checkpoint(store, _LOG, state)
         mark(store)
 
 
 def _lost(file: DataFile, error: StorageError) -> LostFile:
     reason = "missing" if isinstance(error.__cause__, NotFoundError) else "unreadable"
-    return LostFile(file.path, reason, file.num_rows, file.min_group, file.max_group)
-
-
-_CHECKPOINT_SCHEMA = pa.schema(
-    {
-        "txn": pa.struct({"appId": pa.string(), "version": pa.int64(), "lastUpdated": pa.int64()}),
-        "add": pa.struct(
-            {
-                "path": pa.string(),
-                "partitionValues": pa.map_(pa.string(), pa.string()),
-                "size": pa.int64(),
-                "modificationTime": pa.int64(),
-                "dataChange": pa.bool_(),
-                "stats": pa.string(),
-            }
-        ),
-        "remove": pa.struct(
-            {"path": pa.string(), "deletionTimestamp": pa.int64(), "dataChange": pa.bool_()}
-        ),
-        "metaData": pa.struct(
-            {
-                "id": pa.string(),
-                "name": pa.string(),
-                "description": pa.string(),
-                "format": pa.struct(
-                    {"provider": pa.string(), "options": pa.map_(pa.string(), pa.string())}
-                ),
-                "schemaString": pa.string(),
-                "partitionColumns": pa.list_(pa.string()),
-                "configuration": pa.map_(pa.string(), pa.string()),
-                "createdTime": pa.int64(),
-            }
-        ),
-        "protocol": pa.struct({"minReaderVersion": pa.int32(), "minWriterVersion": pa.int32()}),
-    }
-)
-
-
-def _checkpoint_table(actions: list[dict[str, object]]) -> pa.Table:
-    """Return the checkpoint of a table with only these actions."""
-    rows = []
-    for line in actions:
-        ((kind, action),) = line.items()
-        assert isinstance(action, dict)
-        values = {
-            name: list(value.items()) if isinstance(value, dict) and name != "format" else value
-            for name, value in action.items()
-        }
-        if kind == "metaData":
-            values["format"] = {"provider": "parquet", "options": []}
-        rows.append({kind: values})
-    return pa.Table.from_pylist(rows, schema=_CHECKPOINT_SCHEMA)
+    ends = file.min_values.get("group"), file.max_values.get("group")
+    return LostFile(file.path, reason, file.num_rows, *ends)

@@ -195,7 +195,7 @@ class OffsetsStore:
         found = {group: self._cache[group] for group in groups & self._cache.keys()}
         missing = {group: CommittedOffsets() for group in groups - found.keys()}
         for file in self.state.files.values():
-            if any(map(file.may_hold, missing)):
+            if any(file.may_hold("group", group) for group in missing):
                 self._read_into(missing, file)
         for group, positions in missing.items():
             self._cached_offsets += len(positions.latest)
@@ -208,7 +208,7 @@ class OffsetsStore:
         Raises:
             StorageError: the table cannot be read, or is damaged.
         """
-        files = [file for file in self.state.files.values() if file.may_hold(group)]
+        files = [file for file in self.state.files.values() if file.may_hold("group", group)]
 
         def read(file: DataFile) -> pa.Table:
             return self.files.rows_of(file, group)
@@ -254,7 +254,7 @@ class OffsetsStore:
         cached = sorted(changed_groups & self._cache.keys()) if changed_groups else [*self._cache]
         for group in cached:
             for file in version.added:
-                if file.may_hold(group):
+                if file.may_hold("group", group):
                     self._add_to_cache(group, self.files.rows_of(file, group))
 
     def _add_to_cache(self, group: str, rows: pa.Table) -> None:

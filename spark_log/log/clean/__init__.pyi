@@ -2,6 +2,12 @@ from .cleaner import CleanReport as CleanReport
 from .cleaner import PartitionCleaner as PartitionCleaner
 from .cleaner import count_mergeable as count_mergeable
 from .compacted_segment import OnProgress as OnProgress
+from .compaction_end import decode_compaction_end as decode_compaction_end
+from .compaction_end import encode_compaction_end as encode_compaction_end
+from .compaction_end import end_to_name as end_to_name
 from .compactor import DEDUPE_BUFFER_BYTES as DEDUPE_BUFFER_BYTES
 from .compactor import MIN_DEDUPE_BUFFER_BYTES as MIN_DEDUPE_BUFFER_BYTES
+from .generations import named_end as named_end
+from .log_table import CompactionLimits as CompactionLimits
+from .log_table import LogTable as LogTable
 from .log_to_clean import first_dirty_offset as first_dirty_offset

@@ -42,17 +42,17 @@ from spark_log.log.clean.cold_segments import ColdSegments, Merge
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, CompactionResult, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
+from spark_log.log.clean.log_table import LogTable
 from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
-from spark_log.log.files import LiveSegment
+from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
     DeletableFiles,
     MergePolicy,
-    TableAllows,
     candidates_of_summaries,
     candidates_of_view,
     delete_found,
@@ -61,6 +61,7 @@ from spark_log.log.rewrite import (
 )
 from spark_log.log.segment import IsAborted, SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
+from spark_log.values import typed_values_of
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +95,7 @@ class CleanReport:
             ``delete.retention.ms``.
         segments: number of segments that the log has now.
         size_bytes: the size of those segments.
+        parquet_offsets: number of offsets that are read from Parquet segments now.
         deleted_files: number of deleted files.
         deleted_bytes: the size of the deleted files.
         waiting_segments: number of spent segments that wait for ``file.delete.delay.ms``.
@@ -114,6 +116,7 @@ class CleanReport:
     tombstones_removed: int = 0
     segments: int = 0
     size_bytes: int = 0
+    parquet_offsets: int = 0
     deleted_files: int = 0
     deleted_bytes: int = 0
     waiting_segments: int = 0
@@ -146,7 +149,7 @@ class PartitionCleaner:
         rewriting: AbstractContextManager[object] | None = None,
         listing: DirectoryListing | None = None,
         table_at_once: bool = False,
-        table_allows: TableAllows = lambda name: True,
+        table: LogTable | None = None,
     ) -> None:
         """Prepare a cleaning; touches nothing.
 
@@ -167,11 +170,10 @@ class PartitionCleaner:
             listing: a listing of the log's directory, made a moment ago; None lists it.
             table_at_once: whether segments are written as Parquet before
                 ``table.commit.interval.ms`` has passed; only with ``table.format=delta``.
-            table_allows: function that returns whether the topic's table allows to delete a Parquet
-                segment that the log does not need any more (protocol B9, B10).
+            table: the table of this log; None if the topic has none, and never had one.
         """
         self._table_at_once = table_at_once
-        self._table_allows = table_allows
+        self._table = table
         self._cold: ColdSegments | None = None
         self._storage_clock = storage_clock or StorageClock(log.clock)
         self._rewriting = rewriting or nullcontext()
@@ -313,7 +315,13 @@ class PartitionCleaner:
                 breach.by_time,
             )
             listing = self._list()
+        if self._table is not None:
+            # Also if another process has moved the log's start, and has died since.
+            self._table.move_start(listing.view.log_start_offset)
         return listing
+
+    def _table_allows(self, name: SegmentName) -> bool:
+        return self._table is None or self._table.allows(name, self._now_us)
 
     def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
@@ -344,6 +352,7 @@ class PartitionCleaner:
                     on_progress=self._on_progress,
                     limit_offset=self._limit_offset,
                     opened=self._opened,
+                    table=self._table,
                 )
                 self.report = replace(
                     self.report,
@@ -467,6 +476,7 @@ class PartitionCleaner:
             compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
             to_parquet=to_parquet,
+            typed=None if to_parquet is None else typed_values_of(self._config),
             on_progress=self._on_progress,
         )
 
@@ -532,6 +542,7 @@ class PartitionCleaner:
             log_end_offset=view.log_end_offset,
             segments=len(segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
+            parquet_offsets=view.parquet_offsets,
         )
 
     def _count_deleted(self, found: DeletableFiles) -> None:

@@ -39,6 +39,7 @@ from spark_log.log.clean.compacted_segment import (
 )
 from spark_log.log.clean.delete_horizons import DeleteHorizons
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_table import NO_LIMITS, LogTable
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import read_transactions
@@ -112,6 +113,7 @@ def compact(
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
     even_if_clean: bool = False,
+    table: LogTable | None = None,
 ) -> CompactionResult:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
@@ -130,6 +132,7 @@ def compact(
         limit_offset: the offset after which records are not compacted, and replace no other record.
         opened: segments that are open; None if none are.
         even_if_clean: whether to compact a log that has no dirty part.
+        table: the table of this log; None if the topic has none.
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
@@ -155,7 +158,9 @@ def compact(
         end_offset <= found.first_dirty_offset and not even_if_clean
     ):
         return done
-    generation = take_generation(log.files, view)
+    limits = NO_LIMITS if table is None else table.compaction_limits(now_us)
+    own_end = done.end_offset if limits.names_end else None
+    generation = take_generation(log.files, view, own_end=own_end)
     if generation is None:
         return replace(done, is_complete=False)
     rows = sum(row_counts[: len(readers)])
@@ -176,6 +181,7 @@ def compact(
             limit_offset=limit_offset,
             now_us=now_us,
             opened=OpenedSegments(open_segments),
+            tombstones_from=limits.tombstones_from,
         )
         for _, reader in readers:  # reading producer state has mapped their headers
             reader.forget()
@@ -254,6 +260,7 @@ def batch_filter_of(
     limit_offset: float,
     now_us: int,
     opened: OpenedSegments,
+    tombstones_from: float,
 ) -> BatchFilter:
     """Return the filter of the batches to rewrite, with what producer state needs of them.
 
@@ -266,6 +273,7 @@ def batch_filter_of(
         limit_offset: the offset after which records may yet be lost.
         now_us: the storage's time, or earlier, microseconds since the epoch.
         opened: segments of the view that are open.
+        tombstones_from: the offset from which on no tombstone is removed.
     """
     last_offsets, marked_epochs = last_batches_of_producers(log, view, limit_offset, opened)
     # Read the clock again: the caller's time may be stale, and reading the keys may have taken
@@ -276,7 +284,7 @@ def batch_filter_of(
         offset_map,
         last_offsets=last_offsets,
         marked_epochs=marked_epochs,
-        horizons=DeleteHorizons(first_dirty_offset, now_us, new_us),
+        horizons=DeleteHorizons(first_dirty_offset, now_us, new_us, tombstones_from),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spark_log.record import BatchHeader
@@ -12,18 +13,21 @@ class DeleteHorizons:
     """Decides which delete horizons of batches have passed, for one compaction.
 
     A horizon counts only before the first dirty offset, where compactions have removed the records
-    that the tombstones deleted, and those of the marker's transaction.
+    that the tombstones deleted, and those of the marker's transaction; and only where the topic's
+    table does not have these records (protocol B13).
 
     Attributes:
         first_dirty_offset: the offset before which each key already had only one record.
         now_us: the storage's time, or earlier, microseconds since the epoch. Tombstones whose
             delete horizon is before it are removed.
         new_us: the delete horizon of tombstones and markers that have none, or none that counts.
+        tombstones_from: the offset from which on the table may need tombstones and markers.
     """
 
     first_dirty_offset: int
     now_us: int
     new_us: int
+    tombstones_from: float = math.inf
 
     def is_clean(self, header: BatchHeader, base_offset: int) -> bool:
         """Return whether a batch lies before the first dirty offset.
@@ -40,6 +44,7 @@ class DeleteHorizons:
             has_horizon(header)
             and header.base_timestamp_us <= self.now_us
             and self.is_clean(header, base_offset)
+            and base_offset + header.last_offset_delta < self.tombstones_from
         )
 
     def next_us(self, header: BatchHeader, base_offset: int) -> int:

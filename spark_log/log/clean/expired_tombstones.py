@@ -29,6 +29,7 @@ from spark_log.log.clean.compactor import (
     compact,
 )
 from spark_log.log.clean.generations import take_generation
+from spark_log.log.clean.log_table import NO_LIMITS, LogTable
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.directory import OpenedSegments, open_in_order
 from spark_log.log.local_log import LocalLog
@@ -43,6 +44,7 @@ def remove_expired_tombstones(
     on_progress: OnProgress = lambda done_bytes: None,
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
+    table: LogTable | None = None,
 ) -> CompactionResult:
     """Remove the tombstones and markers of the clean segments whose delete horizons have passed.
 
@@ -74,8 +76,11 @@ def remove_expired_tombstones(
             limit_offset=limit_offset,
             opened=opened,
             even_if_clean=True,
+            table=table,
         )
-    generation = take_generation(log.files, view, keeps_clean=True)
+    limits = NO_LIMITS if table is None else table.compaction_limits(now_us)
+    own_end = first_dirty if limits.names_end else None
+    generation = take_generation(log.files, view, keeps_clean=True, own_end=own_end)
     if generation is None:
         return replace(done, is_complete=False)
     (compaction_id,) = ids
@@ -87,6 +92,7 @@ def remove_expired_tombstones(
         limit_offset=limit_offset,
         now_us=now_us,
         opened=OpenedSegments(readers),
+        tombstones_from=limits.tombstones_from,
     )
     expired = {each.name for each in found.expired}
     for segment, reader in readers:

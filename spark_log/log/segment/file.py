@@ -61,6 +61,24 @@ class PackedHeaders(NamedTuple):
     column_sums: tuple[int, ...]
 
 
+class RowStatistics(NamedTuple):
+    """The statistics of all rows in the footer of a Parquet file.
+
+    Attributes:
+        num_rows: number of rows.
+        min_offset: the first offset; -1 without rows, as the next three.
+        max_offset: the last offset.
+        min_timestamp_us: the smallest timestamp, microseconds since the epoch.
+        max_timestamp_us: the largest timestamp.
+    """
+
+    num_rows: int = 0
+    min_offset: int = -1
+    max_offset: int = -1
+    min_timestamp_us: int = -1
+    max_timestamp_us: int = -1
+
+
 class SegmentFile(ABC):
     """A file of record batches.
 
@@ -122,6 +140,10 @@ class SegmentFile(ABC):
         """
         return None
 
+    def to_arrow(self) -> pa.NativeFile:
+        """Return the bytes of a Parquet file, for pyarrow's reader."""
+        raise TypeError(f"{self.kind} files are read by the log alone")
+
     @abstractmethod
     def decoder(self, columns: Sequence[str]) -> Decode:
         """Return a function that decodes batches to these columns, zero-copy where possible."""
@@ -136,6 +158,10 @@ class SegmentFile(ABC):
             behind: the ordinal after the last one; None for all.
         """
         return iter(range(first, len(self.blocks) if behind is None else behind))
+
+    def row_statistics(self) -> RowStatistics:
+        """Return the statistics of all rows; only a Parquet file has them."""
+        raise NotImplementedError
 
     def messages_in_order(self, first: int) -> Iterator[int]:
         """Yield ordinals from ``first`` on, to read each message and few of the batches."""

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets import compaction as offsets_compaction
@@ -17,13 +13,13 @@ from spark_log.coordinator.offsets import creation as offsets_creation
 from spark_log.coordinator.offsets import store as offsets_store
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.commit_throttle import CommitThrottle
-from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
+from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
-from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
 from spark_log.coordinator.offsets.store import OffsetsStore
+from spark_log.delta import checkpoint
 from spark_log.delta.delta_log import DeltaLog
-from spark_log.delta.state import TableState
+from spark_log.delta.state import PLAIN_TABLE, TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
@@ -65,14 +61,8 @@ class Maintenance(OffsetsMaintenance):
 
 def write_checkpoint(store: Store, state: TableState) -> None:
     """Write a table's checkpoint, and then ``_last_checkpoint``."""
-    actions = definition(0)
-    actions += [file.to_add(0) for file in state.files.values()]
-    actions += [each.to_action() for each in state.transactions().values()]
-    sink = pa.BufferOutputStream()
-    pq.write_table(_checkpoint_table(actions), sink)
-    store.put(f"{LOG}/{state.version:020}.checkpoint.parquet", sink.getvalue())
-    pointer = {"version": state.version, "size": len(actions)}
-    store.put(f"{LOG}/_last_checkpoint", json.dumps(pointer).encode())
+    checkpoint.write_checkpoint(store, LOG, state, PLAIN_TABLE)
+    checkpoint.point_to_checkpoint(store, LOG, state)
 
 
 @dataclass(frozen=True, slots=True)

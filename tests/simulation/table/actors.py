@@ -17,13 +17,14 @@ from spark_log.log import LocalLog, SegmentReader
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
+from spark_log.log.clean.generations import named_end
 from spark_log.log.directory import DirectoryListing
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite import DeletableFiles
 from spark_log.table import both, free_names, listing, next_version
-from spark_log.table.topic_table import CleanupPolicy, PartitionTable, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.readers import only_faults
@@ -33,10 +34,9 @@ from tests.simulation.table.profile import CHANGING
 from tests.simulation.table.world import (
     SimulatedTable,
     TableWorld,
-    is_parquet,
     list_partition,
-    named_end,
-    parquet_names,
+    stored_name,
+    table_name,
 )
 from tests.simulation.violation import ViolationError
 
@@ -100,8 +100,8 @@ def list_log(world: TableWorld) -> listing.LogFiles | None:
     files = list_partition(world)
     if files is None:
         return None
-    end = named_end(world, live_log(files).compaction_generation)
-    return listing.log_files(files, parquet_names(files), end)
+    end = named_end(world.store, DIRECTORY, live_log(files).compaction_generation)
+    return listing.log_files(files, end)
 
 
 def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> None:
@@ -181,18 +181,15 @@ class TableCompactor(_Actor):
         world, random = self._world, self._world.scheduler.random
         end = world.truth.end
         limit = random.randint(0, end) if random.random() < _SHORT_CHANCE else math.inf
-        world.compactions_table().limit_offset = limit
         rewrite = random.choice((compact, compact, remove_expired_tombstones))
-        try:
-            done = rewrite(
-                log,
-                now_us=world.storage_time_us(),
-                memory_bytes=2**20,
-                on_progress=self._step,
-                limit_offset=limit,
-            )
-        finally:
-            world.compactions_table().limit_offset = math.inf
+        done = rewrite(
+            log,
+            now_us=world.storage_time_us(),
+            memory_bytes=2**20,
+            on_progress=self._step,
+            limit_offset=limit,
+            table=world.compactions_table(),
+        )
         world.scheduler.note(
             f"{rewrite.__name__} {done.start_offset} to {done.end_offset}: "
             f"{done.records_read} to {done.records_written}, "
@@ -225,6 +222,7 @@ class TableCleaner(_Actor):
                     log,
                     fan_in=world.profile.fan_in,
                     max_clock_skew_ms=world.clock.max_skew_ms,
+                    table=world.compactions_table(),
                 )
                 cleaner.world = world
                 with suppress(ClockSkewError):
@@ -264,14 +262,20 @@ class CleanerOfTable(PartitionCleaner):
 
 def without_needed(world: TableWorld, found: DeletableFiles, now_us: int) -> DeletableFiles:
     """Return the files that the log may free, without the segments that the table needs."""
-    names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
-    if not any(map(is_parquet, names)):
+    names = [_table_name(file.name) for file in found.segments]
+    if not any(name.is_parquet for name in names):
         return found
     world.stand_still()
     needed = names_needed(world, names, now_us)
-    freed = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
+    freed = [file for file in found.segments if _table_name(file.name) not in needed]
     world.stand_still()
     return replace(found, segments=tuple(freed))
+
+
+def _table_name(file_name: str) -> SegmentName:
+    name = SegmentName.parse(file_name)
+    assert name is not None
+    return table_name(name)
 
 
 def names_needed(world: TableWorld, names: list[SegmentName], now_us: int) -> set[SegmentName]:
@@ -279,7 +283,7 @@ def names_needed(world: TableWorld, names: list[SegmentName], now_us: int) -> se
     table = SimulatedTable(world)
     table.read()
     history = table.history(world.conditions.file_retention_ms, now_us)
-    parquet = [name for name in names if is_parquet(name)]
+    parquet = [name for name in names if name.is_parquet]
     if history is None:
         return set(parquet)
     world.histories[world.actor_name()] = history
@@ -323,6 +327,7 @@ class VersionReader(_Actor):
 
 def read_file(world: TableWorld, name: SegmentName) -> list[tuple[int, Record]]:
     """Return the offsets and records of a file of the table."""
+    name = stored_name(name)
     reader = SegmentReader(world.store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
     return list(keyed_records(reader.read(reader.base_offset)))
 

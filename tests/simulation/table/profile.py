@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from spark_log.table.topic_table import CleanupPolicy
+from spark_log.table.partition_table import CleanupPolicy
 from tests.simulation.compaction.simulation import CompactionProfile, draw_compaction_profile
 from tests.simulation.faults import DELETE_DELAY_MS
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from spark_log.delta import DeltaLog
 from spark_log.errors import LogEndOffsetMismatchError
 from spark_log.log import LocalLog
+from spark_log.log.clean import generations
 from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
-from spark_log.table import compaction_end, free_names, listing, next_version
-from spark_log.table.topic_table import PartitionTable, TableSetting, end_offset
+from spark_log.table import free_names, listing, next_version, topic_table
+from spark_log.table.partition_table import PartitionTable, TableSetting, end_offset
 from tests.simulation.patches import PatchVariant
 from tests.simulation.table import actors, world
 from tests.simulation.table.actors import CleanerOfTable
@@ -57,8 +58,9 @@ def _ends_with_the_last_added(
     return replace(_shipped_with_file(table, name, replaced), end=end_offset(name))
 
 
-def _any(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[SegmentName]:
-    return set(parquet)
+def _any(files: Iterable[FileInfo]) -> set[SegmentName]:
+    names = (SegmentName.parse(file.name) for file in files)
+    return {name for name in names if name is not None and name.is_parquet}
 
 
 def _list_and_read(
@@ -130,7 +132,7 @@ def _knows_an_earlier_version(
     if earlier is None:
         return needed
     histories[table_world.actor_name()] = earlier
-    return {n for n in names if world.is_parquet(n) and free_names.is_needed(n, earlier)}
+    return {n for n in names if n.is_parquet and free_names.is_needed(n, earlier)}
 
 
 def _needs_the_newest(times_us: Mapping[int, int], before_us: int) -> int:
@@ -182,10 +184,10 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((listing, "complete_compaction", _part_of_a_compaction),)
     ),
     "no compaction names an end below an earlier one": PatchVariant(
-        ((compaction_end, "end_to_name", _its_own_end),)
+        ((generations, "end_to_name", _its_own_end),)
     ),
     "after a compaction that named no end the log's end is named": PatchVariant(
-        ((compaction_end, "end_to_name", _trusts_the_unnamed),)
+        ((generations, "end_to_name", _trusts_the_unnamed),)
     ),
     "only a later compaction replaces one": PatchVariant(
         (
@@ -209,7 +211,7 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((actors, "names_needed", _knows_an_earlier_version),)
     ),
     "replaced files stay for their time": PatchVariant(
-        ((free_names, "first_version_needed", _needs_the_newest),)
+        ((topic_table, "first_version_needed", _needs_the_newest),)
     ),
     "replaced files go by the storage's time": PatchVariant(
         ((actors, "CleanerOfTable", _GoesByItsOwnClock),)

@@ -7,7 +7,7 @@ from random import Random
 from typing import ClassVar
 
 from spark_log.log import LocalLog
-from spark_log.table.topic_table import CleanupPolicy, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.actors import TableFollower, TableReader, TailMerging
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.log.small_numbers import small_numbers
@@ -30,7 +30,6 @@ from tests.simulation.table.true_table import TrueTable
 from tests.simulation.table.world import (
     SimulatedTable,
     TableWorld,
-    compactions_know_the_table,
 )
 from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
@@ -77,7 +76,6 @@ class TableSimulation(Simulation):
         self.patches = (
             *small_numbers(faults),
             (uuid, "uuid4", self._uuid4),
-            *compactions_know_the_table(self.world),
             *variant.patches,
         )
 

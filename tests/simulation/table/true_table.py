@@ -6,11 +6,14 @@ which rows a version has. A file that is deleted while a version needs it is fou
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from spark_log.delta.parse import parse_version
 from spark_log.delta.state import TableState
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
 from spark_log.storage import Store
-from spark_log.table.topic_table import PartitionTable, end_offset, parse_partition
+from spark_log.table import TABLE_PROTOCOL
+from spark_log.table.partition_table import PartitionTable, end_offset, parse_partition
 from spark_log.util.clock import Clock
 from tests.simulation.compaction.compacted_log import CompactedTruth, is_tombstone, key_of
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
@@ -68,7 +71,7 @@ class TrueTable(CompactedTruth):
         if number != len(self.versions):
             raise ViolationError(f"version {number} appeared after {len(self.versions) - 1}")
         body = self._disk.open_buffer(path).to_pybytes()
-        self._state.apply(parse_version(TABLE, number, body))
+        self._state.apply(parse_version(TABLE, number, body, TABLE_PROTOCOL))
         before, table = self.newest, parse_partition(self._state, TOPIC_ID, 0, PARTITION)
         self._check_version(number, before, table)
         self.versions.append(table)
@@ -78,6 +81,9 @@ class TrueTable(CompactedTruth):
         """Handle the deletion of a file, which no reader of the table may need."""
         super().on_file_deleted(path)
         name = SegmentName.parse(path.rpartition("/")[2])
+        if name is None:
+            return
+        name = replace(name, is_parquet=True)
         for number, table in enumerate(self.versions):
             if name in table.files and self.may_be_read(number):
                 raise ViolationError(f"{path} was deleted, and version {number} has it")
@@ -96,7 +102,7 @@ class TrueTable(CompactedTruth):
         where = f"version {number}"
         position = table.start
         for index, name in enumerate(table.files):
-            path = f"{DIRECTORY}/{name.file_name}"
+            path = f"{DIRECTORY}/{name.stem}.log"
             if path not in self._ends:
                 raise ViolationError(f"{where} has {name.file_name}, which does not exist")
             begins = name.base_offset <= position if index == 0 else name.base_offset == position
@@ -145,7 +151,7 @@ class TrueTable(CompactedTruth):
 
     def rows_of(self, name: SegmentName) -> list[int]:
         """Return the offsets of the rows of a segment."""
-        return self._rows[name]
+        return self._rows[replace(name, is_parquet=False)]
 
     def _check_rewritten(self, path: str, name: SegmentName) -> None:
         super()._check_rewritten(path, name)

@@ -1,46 +1,36 @@
 """The state that the actors of a simulated table share, and one process's view of the table.
 
-There are no Parquet segments yet. Here a merged segment of generation 2 or higher, except each
-fourth, and every segment of a compaction stands for one: its bytes are Arrow's and its name ends in
-``.log``, while the table calls it ``.parquet``. So a listing tells the kind, as it will, and merges
-of either kind cover those of the other, as they will when a table is turned on and off.
+A merged segment of generation 2 or higher, except each fourth, and every segment of a compaction
+stands for a Parquet segment: its bytes are Arrow's and its name ends in ``.log``, while the table
+calls it ``.parquet``. Arrow files are written faster. So a listing tells the kind, and merges of
+either kind cover those of the other, as they do when a table is turned on and off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from spark_log.delta import DataFile, DeltaLog
-from spark_log.errors import AlreadyExistsError, NotFoundError
-from spark_log.log.clean import compactor, expired_tombstones
-from spark_log.log.clean.delete_horizons import DeleteHorizons
-from spark_log.log.clean.log_to_clean import first_dirty_offset
-from spark_log.log.directory.log_view import LogView
-from spark_log.log.directory.partition_directory import PartitionDirectory
+from spark_log.log.clean.log_table import CompactionLimits
 from spark_log.log.files.file_names import (
-    MAX_MERGE_GENERATION,
     SegmentName,
-    generation_name,
 )
 from spark_log.log.files.live_segments import live_log
-from spark_log.record.batch_header import BatchHeader
+from spark_log.metadata import PartitionRecord, TopicImage
 from spark_log.storage import FileInfo
-from spark_log.table import compaction_end, free_names
-from spark_log.table.topic_table import (
+from spark_log.table import TopicTable, free_names
+from spark_log.table.partition_table import (
     SETTING_PROPERTY,
     CleanupPolicy,
     PartitionTable,
     TableSetting,
     changes,
     parquet_path,
-    parse_partition,
 )
 from tests.simulation.compaction.actors import CompactedWorld
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
-from tests.simulation.patches import Patch
 from tests.simulation.table.profile import TableProfile
 from tests.simulation.table.true_table import PARTITION, TABLE, TrueTable
 
@@ -54,10 +44,22 @@ def is_parquet(name: SegmentName) -> bool:
     return name.generation >= _MIN_PARQUET_GENERATION and name.generation % 4 != 0
 
 
-def parquet_names(files: Iterable[FileInfo]) -> list[SegmentName]:
-    """Return the segments in a listing that stand for Parquet segments."""
-    names = (SegmentName.parse(file.name) for file in files)
-    return [name for name in names if name is not None and is_parquet(name)]
+def table_name(name: SegmentName) -> SegmentName:
+    """Return the name that the table has for a segment."""
+    return replace(name, is_parquet=is_parquet(name))
+
+
+def stored_name(name: SegmentName) -> SegmentName:
+    """Return the name of the file that stands for a segment of the table."""
+    return replace(name, is_parquet=False)
+
+
+def as_listed(file: FileInfo) -> FileInfo:
+    """Return a file with the name that a listing of Parquet segments would show."""
+    name = SegmentName.parse(file.name)
+    if name is None:
+        return file
+    return replace(file, path=f"{DIRECTORY}/{table_name(name).file_name}")
 
 
 @dataclass(slots=True)
@@ -111,12 +113,14 @@ class SimulatedTable:
 
     def __init__(self, world: TableWorld) -> None:
         self._world = world
-        self.log = DeltaLog(world.store, TABLE, world.clock)
+        partition = PartitionRecord(topic_id=TOPIC_ID, partition_id=0)
+        topic = TopicImage(TABLE.removesuffix(f".{TOPIC_ID}"), TOPIC_ID, {0: partition})
+        self._table = TopicTable(world.store, topic, world.clock)
+        self.log = self._table.log
 
     def read(self) -> PartitionTable:
         """Read the newest version."""
-        self.log.refresh()
-        return parse_partition(self.log.state, TOPIC_ID, 0, PARTITION)
+        return self._table.refresh().partitions[0]
 
     def history(self, past_ms: float, now_us: int) -> list[PartitionTable] | None:
         """Return the partition in each version since some time ago, up to the one read last.
@@ -124,21 +128,12 @@ class SimulatedTable:
         Returns:
             The versions, the newest last; None if the first of them was deleted.
         """
-        listed = self.log.list_log()
-        newest = self.log.state.version
-        times_us = {number: us for number, us in listed.versions.items() if number <= newest}
-        if newest < 0:
-            return []
-        first = free_names.first_version_needed(times_us, int(now_us - past_ms * 1000))
-        if first < 0:
-            return None
-        # Versions never change; those that were read are not read again.
-        return self._world.table.versions[first : newest + 1]
+        return self._table.history(0, past_ms, now_us)
 
     def commit(self, before: PartitionTable, after: PartitionTable) -> None:
         """Append the version after the one that was read."""
         files = {
-            name: DataFile(parquet_path(PARTITION, name), 1, 1, None, None)
+            name: DataFile(parquet_path(PARTITION, name), 1, 1)
             for name in (*before.files, *after.files)
         }
         actions = list(
@@ -154,8 +149,10 @@ class SimulatedTable:
         )
         if after.setting != before.setting:
             configuration = {SETTING_PROPERTY: after.setting.to_property()}
-            actions.append({"metaData": {"id": TOPIC_ID, "configuration": configuration}})
+            metadata = {"partitionColumns": ["partition"], "configuration": configuration}
+            actions.append({"metaData": {"id": TOPIC_ID, **metadata}})
         append(self.log, actions)
+        self._table.update()
         self._world.scheduler.note(
             f"committed version {self.log.state.version}: {after.setting.policy}, "
             f"{len(after.files)} files from {after.start} to {after.end}"
@@ -170,20 +167,11 @@ def append(log: DeltaLog, actions: list[Any]) -> None:
 def list_partition(world: TableWorld) -> tuple[FileInfo, ...] | None:
     """Return a listing of the partition that shows the log; None if it took too long."""
     began_ms = world.clock.monotonic_ms()
-    files = tuple(world.store.list(DIRECTORY))
+    files = tuple(map(as_listed, world.store.list(DIRECTORY)))
     took_ms = world.clock.monotonic_ms() - began_ms
     if took_ms >= DELETE_DELAY_MS / 2 or live_log(files).base_after_gap is not None:
         return None
     return files
-
-
-def named_end(world: TableWorld, generation: int) -> int | None:
-    """Return the end that a generation names; None if it names none, or its file is deleted."""
-    try:
-        content = world.store.open_buffer(f"{DIRECTORY}/{generation_name(generation)}")
-    except NotFoundError:
-        return None
-    return compaction_end.decode_compaction_end(content.to_pybytes(), generation)
 
 
 # --- compactions that know of the table ----------------------------------------------------------
@@ -193,35 +181,30 @@ class CompactionsTable:
     """The table as the compactions of one actor see it.
 
     Attributes:
-        limit_offset: the end of the range that they compact, if it is shortened.
         newest: the version that was read last.
-        tombstones_from: the offset from which on the running one removes no tombstones.
     """
 
     def __init__(self, world: TableWorld) -> None:
         self._world = world
         self._table = SimulatedTable(world)
-        self.limit_offset = float("inf")
         self.newest = PartitionTable()
-        self.tombstones_from = float("inf")
 
-    def take_generation(self, view: LogView, *, keeps_clean: bool) -> int | None:
-        """Look which tombstones have to stay; name the end, and take a generation."""
-        world = self._world
-        generation = view.live.compaction_generation + 1
-        passes = generation - view.live.clean_generation if keeps_clean else 0
-        content = world.scheduler.random.randbytes(16 + passes)
-        self.tombstones_from = self.read_limit()
-        if self.newest.setting.policy != CleanupPolicy.NONE:
-            own_end = first_dirty_offset(view) if keeps_clean else self._own_end(view)
-            end = self._end_to_name(own_end, view)
-            content = compaction_end.encode_compaction_end(end, generation, passes)
-            world.scheduler.note(f"generation {generation} ends at {own_end}, names {end}")
-        try:
-            world.store.put_if_absent(f"{DIRECTORY}/{generation_name(generation)}", content)
-        except AlreadyExistsError:
-            return None
-        return generation
+    def allows(self, name: SegmentName, now_us: int) -> bool:
+        """Return whether a name may be freed; the simulated cleaner asks for all names at once."""
+        return True
+
+    def move_start(self, offset: int) -> None:
+        """Leave the start to the simulated cleaner."""
+
+    def compaction_limits(self, now_us: int) -> CompactionLimits:
+        """Look which tombstones have to stay, and whether the compaction has to name its end."""
+        limit = self.read_limit()
+        known = self._world.known_setting()
+        names_end = {self.newest.setting.policy, known.policy} != {CleanupPolicy.NONE}
+        self._world.scheduler.note(
+            f"compacts; tombstones stay from {limit}, names end: {names_end}"
+        )
+        return CompactionLimits(names_end, limit)
 
     def read_limit(self) -> float:
         """Return the offset from which on no tombstone is removed (protocol B13)."""
@@ -230,40 +213,3 @@ class CompactionsTable:
         now_us = world.storage_time_us()
         history = self._table.history(world.config.delete_retention_ms, now_us)
         return 0 if history is None else free_names.tombstone_limit(history)
-
-    def _own_end(self, view: LogView) -> int:
-        """Return the end of the range that `compact` rewrites."""
-        end = max(view.log_start_offset, first_dirty_offset(view))
-        for segment in view.live.segments[:-1]:
-            assert segment.end_offset is not None
-            if segment.end_offset > self.limit_offset:
-                break
-            end = max(end, segment.end_offset)
-        return end
-
-    def _end_to_name(self, own_end: int, view: LogView) -> int:
-        newest = view.live.compaction_generation
-        is_first = newest == MAX_MERGE_GENERATION
-        named = None if is_first else named_end(self._world, newest)
-        return compaction_end.end_to_name(own_end, named, view.log_end_offset, is_first=is_first)
-
-
-def compactions_know_the_table(world: TableWorld) -> tuple[Patch, ...]:
-    """Return the patches by which the shipped compactions keep the rules of the table."""
-
-    def take_generation(
-        directory: PartitionDirectory, view: LogView, *, keeps_clean: bool = False
-    ) -> int | None:
-        return world.compactions_table().take_generation(view, keeps_clean=keeps_clean)
-
-    class Horizons(DeleteHorizons):
-        def has_passed(self, header: BatchHeader, base_offset: int) -> bool:
-            limit = world.compactions_table().tombstones_from
-            is_below = base_offset + header.last_offset_delta < limit
-            return is_below and super().has_passed(header, base_offset)
-
-    return (
-        (compactor, "take_generation", take_generation),
-        (expired_tombstones, "take_generation", take_generation),
-        (compactor, "DeleteHorizons", Horizons),
-    )

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.file import Decode, PackedHeaders, SegmentFile
+from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
@@ -23,6 +23,7 @@ from spark_log.log.segment.parquet.header_block import (
 )
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
+from spark_log.log.segment.parquet.typed_columns import LeftOutValues
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
@@ -93,6 +94,7 @@ class _ParquetFile(SegmentFile):
         schema = BATCH_SCHEMA if self._has_gaps else RECORD_SCHEMA
         self.schema = schema.with_metadata(identity)
         self._append_id = identity.get(b"spark_log.append_id", b"")
+        self._left_out = LeftOutValues.of(identity)
         self._block: tuple[int, HeaderBlock] | None = None
         self._ahead: int | None = None
 
@@ -149,6 +151,24 @@ class _ParquetFile(SegmentFile):
                 return f"the statistics of its column {name} are not those of its records"
         return None
 
+    def to_arrow(self) -> pa.NativeFile:
+        return self._source.to_arrow()
+
+    def row_statistics(self) -> RowStatistics:
+        entries = self._entries[self._entries["rows"] > 0]
+        if not len(entries):
+            return RowStatistics()
+        footer = self._reader.metadata
+        first = footer.row_group(0).column(0).statistics
+        last = footer.row_group(footer.num_row_groups - 1).column(0).statistics
+        return RowStatistics(
+            int(entries["rows"].sum()),
+            first.min_raw,
+            last.max_raw,
+            int(entries["min_timestamp_us"].min()),
+            int(entries["max_timestamp_us"].max()),
+        )
+
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
         return lambda ordinal: self._decode(ordinal, schema)
@@ -200,6 +220,9 @@ class _ParquetFile(SegmentFile):
             if name not in RECORD_SCHEMA.names
             or not nulls >> RECORD_SCHEMA.get_field_index(name) & 1
         }
+        left_out = self._left_out if "value" in stored else None
+        if left_out is not None:
+            stored.update(left_out.columns)
         columns: dict[str, pa.Array] = {}
         if stored:
             row_group = int(self._row_group_of[ordinal])
@@ -212,6 +235,8 @@ class _ParquetFile(SegmentFile):
             if table.num_rows != count:
                 raise ValueError(f"a row group has {table.num_rows} rows instead of {count}")
             columns = dict(zip(table.schema.names, map(_one_array, table.columns), strict=True))
+        if left_out is not None:
+            columns["value"] = left_out.give_back(columns["value"], columns)
         return pa.RecordBatch.from_arrays(
             [self._column(field, columns, count) for field in schema], schema=schema
         )

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
+from spark_log.log.clean import decode_compaction_end, encode_compaction_end, end_to_name
 from spark_log.log.files import GENERATION_BYTES
-from spark_log.table import decode_compaction_end, encode_compaction_end, end_to_name
 
 GENERATION = 1_000_007
 

@@ -13,16 +13,20 @@ from spark_log.table import (
     parse_setting,
     read_of_both,
 )
-from spark_log.table.topic_table import SETTING_PROPERTY, CleanupPolicy, TableSetting
+from spark_log.table.partition_table import SETTING_PROPERTY, CleanupPolicy, TableSetting
 
 TOPIC_ID, DIRECTORY = "BAmGwfbUQVSsLzdzBSFxhA", "_p/flights-1"
 SETTING = TableSetting(CleanupPolicy.COMPACT, 17)
-A, B, WIDE = SegmentName(0, 9, 2), SegmentName(10, 19, 2), SegmentName(0, 19, 3)
+A, B, WIDE = (
+    SegmentName(0, 9, 2, True),
+    SegmentName(10, 19, 2, True),
+    SegmentName(0, 19, 3, True),
+)
 
 
 def actions_of(before, after, partition=1):
     files = {
-        name: DataFile(parquet_path(DIRECTORY, name), 5, 10, None, None)
+        name: DataFile(parquet_path(DIRECTORY, name), 5, 10)
         for name in (*before.files, *after.files)
     }
     return changes(
@@ -60,7 +64,7 @@ def test_partitions_do_not_mix():
 
 def test_files_of_others_are_no_segments():
     state = TableState()
-    other = DataFile(f"{DIRECTORY}/part-0001.parquet", 5, 1, None, None)
+    other = DataFile(f"{DIRECTORY}/part-0001.parquet", 5, 1)
     apply(state, [other.to_add(0)])
     assert parse_partition(state, TOPIC_ID, 1, DIRECTORY).files == ()
 
@@ -82,9 +86,9 @@ def test_a_merge_that_replaces_merges_changes_no_row():
 
 def test_a_compaction_and_a_longer_table_do():
     before = PartitionTable(SETTING, 0, 20, (A, B))
-    compacted = SegmentName(0, 19, 1_000_001)
+    compacted = SegmentName(0, 19, 1_000_001, True)
     assert is_change(before, PartitionTable(SETTING, 0, 20, (compacted,))) == {True}
-    longer = PartitionTable(SETTING, 0, 30, (A, B, SegmentName(20, 29, 2)))
+    longer = PartitionTable(SETTING, 0, 30, (A, B, SegmentName(20, 29, 2, True)))
     assert is_change(before, longer) == {True}
 
 

@@ -1,0 +1,75 @@
+"""Checks that a topic which is a table has all partitions in the cluster's root.
+
+The files of a Delta table lie below one directory. So each partition of a topic with
+``table.format=delta`` has a replica in the cluster's root, and its table is made of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata.features import TABLE_VERSION
+from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.records import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
+from spark_log.metadata.topic_image import TopicImage
+
+
+def check_tables(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
+    """Check a change of the metadata before it is appended.
+
+    Args:
+        image: the metadata before the change.
+        records: the records of the change.
+
+    Raises:
+        InvalidConfigurationError: after it a topic with ``table.format=delta`` would have a
+            partition without a replica in the cluster's root.
+    """
+    may_have_tables = image.may_have_tables or any(map(TABLE_VERSION.is_needed_by, records))
+    if not may_have_tables or not any(map(_places_a_table, records)):
+        return
+    changed = image.copy()
+    for record in records:
+        changed.replay(record)
+    ids = {each.topic_id for each in records if isinstance(each, _OF_PARTITIONS)}
+    names = {each.resource_name for each in records if isinstance(each, ConfigRecord)}
+    for topic in changed.topics():
+        is_changed = topic.topic_id in ids or topic.name in names
+        if is_changed and topic.config().table_format != "none":
+            check_is_on_root(topic)
+
+
+def check_is_on_root(topic: TopicImage) -> None:
+    """Check that the files of a topic can be one table.
+
+    Raises:
+        InvalidConfigurationError: a partition has no replica in the cluster's root, or is moved
+            away from it.
+    """
+    for number, state in sorted(topic.partitions.items()):
+        if ROOT_BROKER_ID not in set(state.replicas).difference(state.removing_replicas):
+            raise InvalidConfigurationError(
+                f"topic {topic.name!r} cannot have table.format=delta: partition {number} has no "
+                f"replica in the cluster's root (broker {ROOT_BROKER_ID}), where the table lies; "
+                f"reassign it, or leave table.format at none"
+            )
+
+
+_OF_PARTITIONS = (PartitionRecord, PartitionChangeRecord)
+
+
+def _places_a_table(record: MetadataRecord) -> bool:
+    """Return whether a record may change which topics are tables, or where their replicas are."""
+    if isinstance(record, ConfigRecord):
+        is_format = record.resource_type == TOPIC_RESOURCE and record.name == TABLE_VERSION.setting
+        return is_format and record.value is not None
+    if isinstance(record, PartitionChangeRecord):
+        return record.replicas is not None or record.removing_replicas is not None
+    return isinstance(record, PartitionRecord)
