@@ -5,6 +5,7 @@ from .arrays import int_array as int_array
 from .arrays import int_scalar as int_scalar
 from .arrays import ints_of as ints_of
 from .arrays import nullable_int_array as nullable_int_array
+from .arrays import offsets_of as offsets_of
 from .arrays import text_array as text_array
 from .arrays import text_scalar as text_scalar
 from .arrays import times_us_of as times_us_of

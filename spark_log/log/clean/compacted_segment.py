@@ -39,6 +39,7 @@ from spark_log.record import (
     batch_crc32c,
     rebase_batches,
 )
+from spark_log.values import typed_values_of
 
 OnProgress = Callable[[int], None]
 """A function that is called with numbers of bytes as they are read and written. It may block, to
@@ -113,7 +114,8 @@ class CompactedSegment:
         name = SegmentName(base_offset, end_offset - 1, self._generation, is_parquet)
         writer: SegmentWriter | ParquetSegmentWriter
         if is_parquet:
-            writer = parquet_writer(files, name, self._compaction_id)
+            typed = typed_values_of(self._log.config)
+            writer = parquet_writer(files, name, typed, self._compaction_id)
         else:
             writer = SegmentWriter(
                 files.store,

@@ -1,8 +1,10 @@
 """Writing a Parquet segment as a stream: one row group for each Arrow batch.
 
 Columns: ``offset`` (int64), and those of `RECORD_SCHEMA`; rows are in offset order. ``offset`` and
-``timestamp`` have statistics and a page index. Control records are not rows. They are stored with
-the batch headers (`header_block`), and readers of the log put them back in their places.
+``timestamp`` have statistics and a page index. The typed columns of the topic lie behind them
+(`typed_columns`), with statistics, a page index and dictionaries. Control records are not rows.
+They are stored with the batch headers (`header_block`), and readers of the log put them back in
+their places.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,7 @@ from spark_log.log.segment.parquet.row_groups import (
     RowGroup,
     encode_row_groups,
 )
+from spark_log.log.segment.parquet.typed_columns import TypedColumnsWriter, leaf_paths
 from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS, check_rewritten
 from spark_log.record import (
@@ -40,6 +43,9 @@ from spark_log.record import (
     times_us_of,
 )
 from spark_log.storage import Store, storage_errors
+
+if TYPE_CHECKING:
+    from spark_log.values import TypedValues
 
 OFFSET_FIELD: Final = pa.field("offset", pa.int64(), nullable=False)
 
@@ -68,6 +74,7 @@ class ParquetSegmentWriter:
         partition: int,
         name: SegmentName,
         compaction_id: str | None = None,
+        typed: TypedValues | None = None,
     ) -> None:
         """Begin a segment.
 
@@ -78,6 +85,7 @@ class ParquetSegmentWriter:
             partition: number of the partition.
             name: name of the segment, which its file contains.
             compaction_id: id of the compaction that writes the segment; None for a merge.
+            typed: the topic's typed columns; None if it has none.
 
         Raises:
             StorageError: the segment cannot be staged.
@@ -89,6 +97,10 @@ class ParquetSegmentWriter:
         self._base_offset = name.base_offset
         schema = segment_schema(topic_id, partition, name.stem, compaction_id)
         self._identity: dict[bytes, bytes] = schema.metadata
+        self._typed = None if typed is None else TypedColumnsWriter(typed)
+        self._schema = PARQUET_SCHEMA
+        if typed is not None:
+            self._schema = pa.schema([*PARQUET_SCHEMA, *typed.decoded_schema])
         self._append_id = self._identity[b"spark_log.append_id"]
         self._row_groups: list[RowGroup] = []
         self._held: list[bytes] = []
@@ -104,7 +116,7 @@ class ParquetSegmentWriter:
             self._file = pa.PythonFile(self._sink, mode="w")  # counts what was written
             with storage_errors(directory):
                 self._writer = parquet.ParquetWriter(
-                    self._file, PARQUET_SCHEMA, **_writer_options()
+                    self._file, self._schema, **_writer_options(self._schema)
                 )
         except BaseException:
             self._staged.discard()
@@ -172,6 +184,8 @@ class ParquetSegmentWriter:
         least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         with storage_errors(self._directory):
             self._write_held()
+            if self._typed is not None:
+                self._identity |= self._typed.metadata()
             types = ",".join(map(str, sorted(self._timestamp_types))).encode()
             identity = {**self._identity, TIMESTAMP_TYPES_KEY: types}
             self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, identity))
@@ -205,8 +219,10 @@ class ParquetSegmentWriter:
         offsets = ints_of(rows.column(OFFSET_DELTA_FIELD.name), np.int32).astype(np.int64)
         columns = {name: rows.column(name) for name in RECORD_SCHEMA.names}
         columns[OFFSET_FIELD.name] = int_array(offsets + self._base_offset, pa.int64())
+        if self._typed is not None:
+            columns |= self._typed.columns(columns["value"])
         return pa.RecordBatch.from_arrays(
-            [columns[name] for name in PARQUET_SCHEMA.names], schema=PARQUET_SCHEMA
+            [columns[name] for name in self._schema.names], schema=self._schema
         )
 
     def _row_group(
@@ -259,17 +275,20 @@ class ParquetSegmentWriter:
             self._min_timestamp_us = least_us if known_us is None else min(least_us, known_us)
 
 
-def _writer_options() -> dict[str, object]:
+def _writer_options(schema: pa.Schema) -> dict[str, object]:
     """Return the options of pyarrow's writer.
 
-    Keys and values have no dictionary: zstd finds what repeats, and building one takes longer.
+    Keys and values have no dictionary: zstd finds what repeats, and building one takes longer. If
+    there are typed columns, which are mostly read without the value, they and the keys have one;
+    the writer stops to use it when it becomes large.
     """
+    typed = [path for field in list(schema)[len(PARQUET_SCHEMA) :] for path in leaf_paths(field)]
     return {
         "compression": "zstd",
         "compression_level": _COMPRESSION_LEVEL,
-        "use_dictionary": False,
+        "use_dictionary": ["key", *typed] if typed else False,
         "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
-        "write_statistics": ["offset", "timestamp"],
+        "write_statistics": ["offset", "timestamp", *typed],
         "write_page_index": True,
         "write_page_checksum": True,
     }
