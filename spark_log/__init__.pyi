@@ -4,6 +4,7 @@ from .admin import Admin as Admin
 from .consumer import AIOConsumer as AIOConsumer
 from .consumer import Consumer as Consumer
 from .consumer import ConsumerRebalanceListener as ConsumerRebalanceListener
+from .datasource import read_table as read_table
 from .datasource import spark_session as spark_session
 from .errors import AlreadyExistsError as AlreadyExistsError
 from .errors import AuthorizationError as AuthorizationError
@@ -82,6 +83,7 @@ from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer
+from .topic_read import scan as scan
 from .types import AbortTransactionSpec as AbortTransactionSpec
 from .types import ActiveProducer as ActiveProducer
 from .types import AlterConfigOp as AlterConfigOp

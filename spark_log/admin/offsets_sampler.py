@@ -6,27 +6,32 @@ lies beyond the end for another reason has no lag: a lag is never negative.
 
 A sample costs one request for new metadata, one for new commits, and one for each partition
 (`PartitionSampler`). Lag in time costs the read of one batch for each committed offset that is
-behind, once: a position has the same timestamp in the next sample. Members of groups cost a listing
-and one request for each group that ever had a member, and two more if the group has changed.
+behind, once: a position has the same timestamp in the next sample. A topic that is a table costs
+one request for its newest version, and the end of each of its partitions is a position, too.
+Members of groups cost a listing and one request for each group that ever had a member, and two more
+if the group has changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from spark_log.admin.groups import describe_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
-from spark_log.cluster import Cluster
-from spark_log.coordinator import CommittedOffset, GroupLog, OffsetsTable, PartitionKey
+from spark_log.cluster import Cluster, TopicTables
+from spark_log.coordinator import GroupLog, OffsetsTable, PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import Lag, StateView
 from spark_log.metadata import MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
 from spark_log.types import GroupDescription
 from spark_log.util import SuppressedErrors
+
+if TYPE_CHECKING:
+    from spark_log.table import TableVersion
 
 MAX_TIME_LOOKUPS: Final = 250
 """Maximum number of positions whose timestamps one sample reads; the largest lags come first."""
@@ -40,10 +45,10 @@ _Position = tuple[PartitionKey, int]
 
 @dataclass(frozen=True, slots=True)
 class GroupOffsetLag:
-    """A group's committed offset in one partition, and its lag.
+    """A group's committed offset in one partition, and its lag; or those of a topic's table.
 
     Attributes:
-        offset: the committed offset, the next one to read.
+        offset: the committed offset, the next one to read; of a table, its end.
         lag: the number of offsets that the group can still read: from ``offset``, or from the log
             start offset if that is higher, to the log end offset; never negative.
         deleted: the number of offsets from ``offset`` to the log start offset, whose records were
@@ -59,6 +64,24 @@ class GroupOffsetLag:
 
 
 @dataclass(frozen=True, slots=True)
+class TableSample:
+    """The table of a topic at one moment.
+
+    Attributes:
+        version: the number of its newest version; -1 if none was made yet.
+        files: the number of files in this version.
+        size_bytes: the size of these files.
+        lags: partition → its end in the table, and the lag of the table behind the log. Without
+            partitions that cannot be in the table, or that could not be read.
+    """
+
+    version: int
+    files: int
+    size_bytes: int
+    lags: Mapping[PartitionKey, GroupOffsetLag]
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetsSample:
     """Topics, their offsets, and the groups' committed offsets, at one moment.
 
@@ -70,6 +93,7 @@ class OffsetsSample:
         groups: group id → partition → its committed offset and lag, in partitions of the sample.
         descriptions: group id → description, of groups that ever had a member; empty without
             details.
+        tables: topic → its table, of topics with ``table.format=delta``; empty without details.
     """
 
     brokers: tuple[RegisterBrokerRecord, ...]
@@ -77,6 +101,7 @@ class OffsetsSample:
     partitions: Mapping[PartitionKey, PartitionSample]
     groups: Mapping[str, Mapping[PartitionKey, GroupOffsetLag]]
     descriptions: Mapping[str, GroupDescription]
+    tables: Mapping[str, TableSample]
 
 
 class OffsetsSampler:
@@ -110,6 +135,7 @@ class OffsetsSampler:
         self._with_details = with_details
         self._failures = failures
         self._table = OffsetsTable(cluster)
+        self._tables = TopicTables(cluster)
         self._samplers: dict[PartitionKey, PartitionSampler] = {}
         self._since_us: dict[_Position, int | None] = {}
         self._groups_before: dict[str, GroupLog] = {}
@@ -131,24 +157,45 @@ class OffsetsSampler:
             for group_id, positions in self._table.all_committed_offsets().items()
             if self._wants(group_id)
         }
+        versions = self._read_tables(image, topics) if self._with_details else {}
         deleted: set[str] = set()
         partitions = self._read_partitions(topics, deleted)
         self._is_first = False
         if self._with_details:
-            self._look_up_times(committed, partitions)
+            readers = [
+                *_table_ends(topics, versions).values(),
+                *(
+                    {key: each.offset for key, each in positions.items()}
+                    for positions in committed.values()
+                ),
+            ]
+            self._look_up_times(readers, partitions)
         return OffsetsSample(
             tuple(image.brokers()),
             tuple(topic for topic in topics if topic.topic_id not in deleted),
             partitions,
             {
                 group_id: {
-                    key: self._group_offset(key, position.offset, partitions[key])
+                    key: self._offset_lag(key, position.offset, partitions[key])
                     for key, position in sorted(positions.items())
                     if key in partitions
                 }
                 for group_id, positions in sorted(committed.items())
             },
             self._describe_groups() if self._with_details else {},
+            {
+                topic: TableSample(
+                    versions[topic].number,
+                    len(versions[topic].data_files),
+                    versions[topic].size_bytes,
+                    {
+                        key: self._offset_lag(key, end, partitions[key])
+                        for key, end in ends.items()
+                        if key in partitions
+                    },
+                )
+                for topic, ends in _table_ends(topics, versions).items()
+            },
         )
 
     def _wants(self, group_id: str) -> bool:
@@ -160,6 +207,28 @@ class OffsetsSampler:
         if self._is_first:
             return [image.topic(name) for name in sorted(self._names)]
         return [topic for name in sorted(self._names) if (topic := image.find(name))]
+
+    def _read_tables(
+        self, image: MetadataImage, topics: Iterable[TopicImage]
+    ) -> dict[str, TableVersion]:
+        """Return the newest version of each table, by topic."""
+
+        def read(topic: TopicImage) -> TableVersion | None:
+            try:
+                return self._tables.read(image, topic)
+            except SparkLogError as error:
+                if self._failures is None:
+                    raise
+                self._failures.add("table sample", topic.name, error)
+            return None
+
+        tables = [each for each in topics if each.config().table_format != "none"]
+        found = map_requests(self._cluster.store, read, tables)
+        return {
+            topic.name: version
+            for topic, version in zip(tables, found, strict=True)
+            if version is not None
+        }
 
     def _read_partitions(
         self, topics: Iterable[TopicImage], deleted: set[str]
@@ -216,15 +285,15 @@ class OffsetsSampler:
 
     def _look_up_times(
         self,
-        committed: Mapping[str, Mapping[PartitionKey, CommittedOffset]],
+        readers: Iterable[Mapping[PartitionKey, int]],
         partitions: Mapping[PartitionKey, PartitionSample],
     ) -> None:
         """Look up the timestamps of first unread records, and forget those of other positions."""
         lags = {
             (key, lag.first_offset): lag.unread
-            for positions in committed.values()
-            for key, position in positions.items()
-            if key in partitions and (lag := _lag(position.offset, partitions[key])).unread
+            for positions in readers
+            for key, offset in positions.items()
+            if key in partitions and (lag := _lag(offset, partitions[key])).unread
         }
         known = {each: self._since_us[each] for each in lags.keys() & self._since_us.keys()}
         new = sorted(lags.keys() - known.keys(), key=lags.__getitem__, reverse=True)
@@ -262,7 +331,7 @@ class OffsetsSampler:
         found = map_requests(store, describe, group_ids)
         return {each.group_id: each for each in found if each is not None}
 
-    def _group_offset(
+    def _offset_lag(
         self, key: PartitionKey, offset: int, sample: PartitionSample
     ) -> GroupOffsetLag:
         lag = _lag(offset, sample)
@@ -275,6 +344,21 @@ class OffsetsSampler:
 
 def _lag(offset: int, sample: PartitionSample) -> Lag:
     return Lag.of(offset, sample.log_start_offset, sample.log_end_offset)
+
+
+def _table_ends(
+    topics: Iterable[TopicImage], versions: Mapping[str, TableVersion]
+) -> dict[str, dict[PartitionKey, int]]:
+    """Return the end of each partition in the table of its topic, by topic."""
+    return {
+        topic.name: {
+            key: versions[topic.name].partitions[key.partition].end
+            for key in partition_keys(topic)
+            if key.partition in versions[topic.name].partitions
+        }
+        for topic in topics
+        if topic.name in versions
+    }
 
 
 def partition_keys(topic: TopicImage) -> list[PartitionKey]:

@@ -99,6 +99,24 @@ class TopicTables:
             committer.clean(storage_clock.read(store, topic.directory).shown_us)
         return version
 
+    def read(self, image: MetadataImage, topic: TopicImage) -> TableVersion | None:
+        """Read the newest version of a topic's table; one request if no new version exists.
+
+        Args:
+            image: the metadata that has the topic.
+            topic: the topic.
+
+        Returns:
+            The version, whose number is -1 if the topic has no table; None without a request if no
+            topic of the cluster ever had one.
+
+        Raises:
+            StorageError: the storage does not answer, or the table is damaged.
+        """
+        if not image.may_have_tables:
+            return None
+        return self.committer(image, topic).table.refresh()
+
     def move_start(
         self, image: MetadataImage, topic: TopicImage, partition: int, offset: int
     ) -> None:

@@ -12,25 +12,11 @@ import pyarrow as pa
 
 from spark_log.consumer.fetch import BatchSlice
 from spark_log.errors import InvalidConfigurationError, RecordDeserializationError
-from spark_log.record import HEADERS_TYPE, TIMESTAMP_TYPE, int_array, ints_of, text_scalar
+from spark_log.record import READ_SCHEMA, int_array, ints_of, text_scalar
 from spark_log.types import ConsumerRecord
 
-TABLE_SCHEMA: Final = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", TIMESTAMP_TYPE, nullable=False),
-        pa.field("timestampType", pa.int32(), nullable=False),
-        pa.field("headers", HEADERS_TYPE),
-    ]
-)
-"""Columns of `Consumer.poll_table`: names and types of the Spark source's columns.
-
-``topic`` is a plain string, as in Spark and Delta. It needs no memory per row, because one array of
-equal names is created for each topic and sliced."""
+TABLE_SCHEMA: Final = READ_SCHEMA
+"""Columns of `Consumer.poll_table`: names and types of the Spark source's columns."""
 
 LEADER_EPOCH: Final = pa.field("leaderEpoch", pa.int32(), nullable=False)
 """The column that `Consumer.poll_table` adds with ``leader_epochs=True``."""

@@ -20,4 +20,5 @@ from .stream import count_offsets as count_offsets
 from .stream import lag_of as lag_of
 from .stream import limit_rate as limit_rate
 from .stream import metrics_of as metrics_of
+from .table import read_table as read_table
 from .write import by_partition as by_partition

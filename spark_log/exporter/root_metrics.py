@@ -33,6 +33,7 @@ def root_metrics(sample: OffsetsSample, cluster_name: str) -> Iterator[str]:
         **_of_partitions(sample),
         **_of_groups(sample),
         definitions.GROUP_LAG_SECONDS: _lag_seconds(sample, cluster_name),
+        **_of_tables(sample),
         definitions.UNREADABLE_PARTITIONS: [
             ("", sum(topic.num_partitions for topic in sample.topics) - len(sample.partitions))
         ],
@@ -64,6 +65,26 @@ def _of_partitions(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
         ],
         definitions.UNDER_REPLICATED: [
             (labels, int(len(each.isr) < len(each.replicas))) for labels, each in states
+        ],
+    }
+
+
+def _of_tables(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
+    topics = [
+        (label_text(("topic",), (topic,)), table) for topic, table in sorted(sample.tables.items())
+    ]
+    lags = [
+        (f'{labels[:-1]},partition="{key.partition}"}}', found)
+        for labels, table in topics
+        for key, found in table.lags.items()
+    ]
+    return {
+        definitions.TABLE_VERSION: [(labels, table.version) for labels, table in topics],
+        definitions.TABLE_FILES: [(labels, table.files) for labels, table in topics],
+        definitions.TABLE_SIZE: [(labels, table.size_bytes) for labels, table in topics],
+        definitions.TABLE_LAG: [(labels, found.lag) for labels, found in lags],
+        definitions.TABLE_LAG_SECONDS: [
+            (labels, found.lag_ms / 1000) for labels, found in lags if found.lag_ms is not None
         ],
     }
 

@@ -2,9 +2,10 @@
 
 Each partition is cleaned by one Spark task.
 
-Partitions with the most work come first. The job may run while others write and read, several times
-at once, and may be killed at any time: the next run does the rest. Run it as often as every few
-minutes, and at least once a day.
+Topics with ``table.format=delta`` are converted to Parquet by the same tasks, and each task commits
+its partition to the table. Partitions with the most work come first. The job may run while others
+write and read, several times at once, and may be killed at any time: the next run does the rest.
+Run it as often as every few minutes, and at least once a day.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from spark_log.cli import Output, Root, run, with_option_groups
 from spark_log.cluster import (
     Cluster,
+    ConversionProgress,
     TopicTables,
     check_clock,
     finish_deletions,
@@ -122,59 +124,64 @@ def main(
         for tp, plan in zip(partitions, plans, strict=True)
     }
     results = dict(zip(partitions, plans, strict=True))
+    progress = ConversionProgress(cluster, chosen)
     if not dry_run:
         dirty = [tp for tp in partitions if dirt[tp]]
         dirty.sort(key=lambda tp: dirt[tp], reverse=True)
-        with spark_progress(spark, "Cleaning"):
+        with spark_progress(spark, "Cleaning", details=progress.text):
             results |= zip(dirty, run_per_partition(spark, work.clean, dirty), strict=True)
-    failed_tables = {} if dry_run else _commit_tables(cluster, chosen, results)
     deleted = [] if topics else list(finish_deletions(cluster, dry_run=dry_run))
     strays = [] if topics else list(remove_stray_replicas(cluster, dry_run=dry_run))
     if not dry_run:
         cluster.keep_reserve()
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
-    failed = {
-        **{str(tp): each["error"] for tp, each in results.items() if "error" in each},
-        **failed_tables,
-        **{
-            f"transactional id {each.transactional_id}": str(each.error)
-            for each in ended
-            if each.error
-        },
+    failed = {} if dry_run else _commit_tables(cluster, chosen, results)
+    failed |= {str(tp): each["error"] for tp, each in results.items() if "error" in each}
+    failed |= {
+        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
     }
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
+    report.add(**progress.document())
     report.add(deleted_topics=len(deleted), stray_replicas=len(strays))
     report.add(transactional_ids=len(ended))
     report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)
     if output.is_json:
-        documents = [{"partition": str(tp)} | each for tp, each in results.items()]
-        report.add(by_partition=documents)
-        ids = [{"transactional_id": each.transactional_id, "action": each.action} for each in ended]
-        report.add(by_transactional_id=ids)
+        report.add(
+            by_partition=[{"partition": str(tp)} | each for tp, each in results.items()],
+            by_transactional_id=[
+                {"transactional_id": each.transactional_id, "action": each.action} for each in ended
+            ],
+        )
     report.print(as_json=output.is_json)
     if failed:
         raise typer.Exit(_FAILED)
 
 
 def _commit_tables(
-    cluster: Cluster,
-    topics: Sequence[TopicImage],
-    results: Mapping[TopicPartition, Mapping[str, object]],
+    cluster: Cluster, topics: Sequence[TopicImage], results: Mapping[TopicPartition, dict[str, Any]]
 ) -> dict[str, str]:
-    """Append versions to the tables of the topics that have one; return the errors by table."""
-    named = {tp.topic for tp, each in results.items() if each.get("has_table")}
-    tables, clock, failed = TopicTables(cluster), StorageClock(cluster.clock), {}
+    """Bring the tables of topics up to date, also if no partition had to be cleaned.
+
+    Tasks commit what they convert. This commits what a killed job has left, and ends the table of a
+    topic whose ``table.format`` is ``none`` again.
+
+    Returns:
+        The topics whose tables could not be brought up to date, with the errors.
+    """
+    tables, storage_clock = TopicTables(cluster), StorageClock(cluster.clock)
+    failed: dict[str, str] = {}
+    used = {tp.topic for tp, each in results.items() if each.get("has_table")}
     for topic in topics:
-        if topic.name in named:
+        if topic.name in used:
             try:
-                tables.commit(topic.topic_id, storage_clock=clock)
+                tables.commit(topic.topic_id, None, storage_clock)
             except SparkLogError as error:
-                failed[f"table {topic.name}"] = str(error)
+                failed[f"table of {topic.name}"] = str(error)
     return failed
 
 

@@ -140,6 +140,32 @@ PARTITION_SIZE = _gauge(
     "Size of the partition's segments on one replica.",
     "bytes",
 )
+TABLE_VERSION = _gauge(
+    "spark_log_topic_table_version",
+    "topic",
+    "Newest version of the topic's table; -1 before the first. Of topics with table.format=delta.",
+)
+TABLE_FILES = _gauge(
+    "spark_log_topic_table_files", "topic", "Number of files in the newest version of the table."
+)
+TABLE_SIZE = _gauge(
+    "spark_log_topic_table_size_bytes",
+    "topic",
+    "Size of the files in the newest version of the table.",
+    "bytes",
+)
+TABLE_LAG = _gauge(
+    "spark_log_topic_partition_table_lag",
+    _PARTITION,
+    "Offsets of the log that are not in the table yet: from its end to the log end offset.",
+)
+TABLE_LAG_SECONDS = _gauge(
+    "spark_log_topic_partition_table_lag_seconds",
+    _PARTITION,
+    "Age of the first record that is not in the table yet, by its timestamp; 0 without such a "
+    "record.",
+    "seconds",
+)
 UP = _gauge("spark_log_exporter_up", "", "1 if the root could be read for this scrape, else 0.")
 UNREADABLE_PARTITIONS = _gauge(
     "spark_log_exporter_unreadable_partitions",
@@ -316,6 +342,11 @@ EXPORTER: Final = (
     GROUP_LAG_SUM,
     GROUP_LAG_SECONDS,
     GROUP_DELETED,
+    TABLE_VERSION,
+    TABLE_FILES,
+    TABLE_SIZE,
+    TABLE_LAG,
+    TABLE_LAG_SECONDS,
     UP,
     UNREADABLE_PARTITIONS,
     SCRAPE_DURATION,

@@ -48,6 +48,7 @@ from .rebase import rebase_batches as rebase_batches
 from .schema import FORMAT_VERSION as FORMAT_VERSION
 from .schema import HEADERS_TYPE as HEADERS_TYPE
 from .schema import OFFSET_DELTA_FIELD as OFFSET_DELTA_FIELD
+from .schema import READ_SCHEMA as READ_SCHEMA
 from .schema import RECORD_SCHEMA as RECORD_SCHEMA
 from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
 from .schema import segment_schema as segment_schema

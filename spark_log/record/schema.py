@@ -25,6 +25,23 @@ RECORD_SCHEMA = pa.schema(
 )
 """The columns of a segment without gaps, in which a record's offset is base offset + row number."""
 
+READ_SCHEMA = pa.schema(
+    [
+        RECORD_SCHEMA.field("key"),
+        RECORD_SCHEMA.field("value"),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        RECORD_SCHEMA.field("timestamp"),
+        pa.field("timestampType", pa.int32(), nullable=False),
+        RECORD_SCHEMA.field("headers"),
+    ]
+)
+"""The columns of records that are read: names and types of Spark's Kafka connector.
+
+``topic`` is a plain string, as in Spark and Delta. It needs no memory per row, because one array of
+equal names is created for each topic and sliced."""
+
 OFFSET_DELTA_FIELD = pa.field("offset_delta", pa.int32(), nullable=False)
 """The fifth column, only in rewritten segments with gaps: the offset minus the base offset."""
 

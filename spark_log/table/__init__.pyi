@@ -1,6 +1,7 @@
 from .both import ReadOfBoth as ReadOfBoth
 from .both import read_of_both as read_of_both
 from .committer import TableCommitter as TableCommitter
+from .committer import left_data_files as left_data_files
 from .committer import read_data_file as read_data_file
 from .free_names import first_version_needed as first_version_needed
 from .free_names import is_needed as is_needed
@@ -14,6 +15,7 @@ from .partition_table import CleanupPolicy as CleanupPolicy
 from .partition_table import PartitionTable as PartitionTable
 from .partition_table import TableSetting as TableSetting
 from .partition_table import changes as changes
+from .partition_table import end_offset as end_offset
 from .partition_table import parquet_path as parquet_path
 from .partition_table import parse_partition as parse_partition
 from .partition_table import parse_setting as parse_setting

@@ -9,7 +9,7 @@ the same work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -168,27 +168,10 @@ class TableCommitter:
         )
         cleanup = DeltaCleanup(table.store, table.directory, table.clock, TABLE_PROTOCOL)
         cleanup.delete_versions(now_us - retention_ms * 1000)
-        self._delete_orphans(now_us - _ORPHANS_US)
-
-    def _delete_orphans(self, before_us: int) -> None:
-        """Delete data files that other programs left when the table refused their versions.
-
-        They lie in the table's directory, or in directories of a partition column. Those of
-        partitions have only files of the log.
-        """
-        store, directory = self.table.store, self.table.directory
-        folders = [
-            f"{directory}/{name}"
-            for name in store.list_directories(directory)
-            if name.startswith(f"{PARTITION_COLUMN}=")
-        ]
-        for folder in (directory, *folders):
-            for file in store.list(folder):
-                path = file.path[len(directory) + 1 :]
-                is_data = file.name.endswith(".parquet") and file.modified_us <= before_us
-                if is_data and path not in self.table.known.data_files:
-                    store.delete(file.path)
-                    _log.info("%s: deleted a data file that no version has", file.path)
+        for file in left_data_files(table):
+            if file.modified_us <= now_us - _ORPHANS_US:
+                table.store.delete(file.path)
+                _log.info("%s: deleted a data file that no version has", file.path)
 
     # --- the next version ------------------------------------------------------------------------
 
@@ -376,6 +359,31 @@ def list_partition(
         f"({delete_delay_ms} ms), or showed a hole in the log: look at it with spark-log verify",
         path=directory,
     )
+
+
+def left_data_files(table: TopicTable) -> Iterator[FileInfo]:
+    """Yield the data files that other programs left when the table refused their versions.
+
+    They lie in the table's directory, or in directories of a partition column. Those of partitions
+    have only files of the log.
+
+    Args:
+        table: the table, whose newest version was read.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    store, directory = table.store, table.directory
+    folders = [
+        f"{directory}/{name}"
+        for name in store.list_directories(directory)
+        if name.startswith(f"{PARTITION_COLUMN}=")
+    ]
+    for folder in (directory, *folders):
+        for file in store.list(folder):
+            path = file.path[len(directory) + 1 :]
+            if file.name.endswith(".parquet") and path not in table.known.data_files:
+                yield file
 
 
 def read_data_file(

@@ -24,7 +24,7 @@ from spark_log.delta import (
 from spark_log.errors import (
     AlreadyExistsError,
     InvalidConfigurationError,
-    StorageError,
+    NotFoundError,
 )
 from spark_log.metadata import check_is_on_root
 from spark_log.table.committer import TableCommitter, list_partition
@@ -153,7 +153,7 @@ def _actions(table: TopicTable, number: int) -> Iterator[dict[str, Any]]:
         body = table.store.open_buffer(path).to_pybytes()
         found = [parse_json(line) for line in body.splitlines()]
         yield from (each for each in found if {"path"} <= _keys(each))
-    except (StorageError, ValueError):
+    except (NotFoundError, ValueError):  # it was deleted, or is damaged: that is why to rebuild
         return
 
 

@@ -65,6 +65,11 @@ class TableVersion:
         """Whether the topic is a table in this version."""
         return self.setting.policy != CleanupPolicy.NONE
 
+    @property
+    def size_bytes(self) -> int:
+        """Size of all files."""
+        return sum(file.size_bytes for file in self.data_files.values())
+
     def ends(self) -> dict[int, int]:
         """Return the end of each partition: the table has the records before it."""
         return {partition: table.end for partition, table in self.partitions.items()}

@@ -10,7 +10,6 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 
 from spark_log import CorruptRecordError, OffsetOutOfRangeError
-from spark_log.datasource.read import split_reader
 from spark_log.datasource.read.record_filter import RecordFilter
 from spark_log.datasource.read.split_reader import ARROW_TYPES, read_split
 from spark_log.datasource.read.splits import LogSplit
@@ -18,6 +17,7 @@ from spark_log.errors import NotFoundError
 from spark_log.log import SegmentReader
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName
+from spark_log.log.read import record_columns
 from spark_log.record.batch_header import BatchHeader
 from spark_log.storage.local import LocalStore
 from tests.datasource.reading import (
@@ -317,7 +317,7 @@ class TestRewriting:
         fill(root, "t", 0, range(40), segments=4)
         (split,) = plan(root)
         batches = read_split(split, ("offset", "value"), options_of(root))
-        monkeypatch.setattr(split_reader, "_MIN_ROWS", 1)
+        monkeypatch.setattr(record_columns, "_MIN_ROWS", 1)
         first = next(batches)
         self.merge(root, 40)
         found = [each for batch in (first, *batches) for each in batch.to_pylist()]

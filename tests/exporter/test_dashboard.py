@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from spark_log import Consumer, Producer
+from spark_log import Admin, ConfigResource, Consumer, Producer
 from spark_log.cluster import Cluster
 from spark_log.exporter import Canary, RootExporter
 from spark_log.metrics import MetricsServer, collector_of, definitions, new_registry, scrape_text
@@ -77,6 +77,7 @@ def free_port():
 def served(root, tmp_path):
     """Serve a root, a producer, a consumer in a group and a canary that work; yield their ports."""
     end = threading.Event()
+    Admin(root).alter_configs([ConfigResource("topic", "t", {"table.format": "delta"})])
     with ExitStack() as stack:
         exporter = RootExporter(lambda: Cluster(root), None)
         port = free_port()

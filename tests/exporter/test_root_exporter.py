@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
-from spark_log.cluster import Cluster
+from spark_log import Admin, ConfigResource, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.coordinator import GroupCoordinator
 from spark_log.errors import StorageUnavailableError
 from spark_log.exporter import RootExporter
@@ -94,6 +94,44 @@ def test_groups_have_their_offsets_lag_and_members(cluster, exporter):
         "consumer_id": member.member_id,
         "client_id": "c",
     }
+
+
+def table_metrics(found):
+    table = "spark_log_topic_table"
+    of_topic = [found.get((f"{table}_{each}", ("topic", "t"))) for each in ("version", "files")]
+    lag = "spark_log_topic_partition_table_lag"
+    lags = [found.get(in_t(name, each)) for name in (lag, f"{lag}_seconds") for each in (0, 1)]
+    return [*of_topic, *lags]
+
+
+def test_a_topic_that_is_a_table_has_its_version_files_and_lag(cluster, exporter):
+    append(cluster, 9, 5, 2)
+    assert table_metrics(samples(exporter.scrape().text)) == [None] * 6
+    config = {"table.format": "delta", "retention.ms": -1}
+    Admin(cluster.root).alter_configs([ConfigResource("topic", "t", config)])
+    assert table_metrics(samples(exporter.scrape().text)) == [-1, 0, 3, 0, 9, 0]
+    cleaned = ClusterCleaner(Cluster(cluster.root), ["t"], table_at_once=True).clean()
+    assert [each.error for each in cleaned] == [None, None]
+    found = samples(exporter.scrape().text)
+    assert table_metrics(found) == [1, 1, 0, 0, 0, 0]
+    assert found["spark_log_topic_table_size_bytes", ("topic", "t")] > 1000
+    append(cluster, 4, 1)
+    append(cluster, 7, partition=1)
+    assert table_metrics(samples(exporter.scrape().text)) == [1, 1, 2, 1, 4, 7]
+    Admin(cluster.root).alter_configs([ConfigResource("topic", "t", {"table.format": "none"})])
+    assert table_metrics(samples(exporter.scrape().text)) == [None] * 6
+
+
+def test_a_table_that_cannot_be_read_is_left_out(cluster, exporter):
+    append(cluster, 1)
+    Admin(cluster.root).alter_configs([ConfigResource("topic", "t", {"table.format": "delta"})])
+    directory = cluster.image().topic("t").directory
+    cluster.store.put_if_absent(f"{directory}/_delta_log/{0:020}.json", b"no version")
+    found = samples(exporter.scrape().text)
+    assert table_metrics(found) == [None] * 6
+    assert found[in_t("kafka_topic_partition_current_offset", 0)] == 1
+    suppressed = {"client_id": "exporter", "action": "table sample"}
+    assert value(exporter.scrape().text, "spark_log_suppressed_errors_total", **suppressed)
 
 
 def test_what_was_deleted_unread_is_no_lag(cluster, exporter):

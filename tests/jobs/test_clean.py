@@ -7,12 +7,14 @@ import sys
 import time
 
 import pytest
+from deltalake import DeltaTable
 
 from spark_log import Admin, ConfigResource, NewTopic, StorageError, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.jobs.task.cleaning_task import CleaningTask
 from spark_log.log import PartitionLog
 from spark_log.log.files.file_names import SegmentName
+from spark_log.table import TopicTable
 from spark_log.testing.spark import spark
 from tests.cli.support import begin_dead_transaction
 from tests.datasource.reading import fill, log_of, records
@@ -152,3 +154,25 @@ def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch
     status, out, _ = job("clean", "--json")
     assert status == 1
     assert json.loads(out)["failed"] == {"transactional id orders": "not there"}
+
+
+def test_converts_a_topic_that_is_a_table(submit, root):
+    admin = Admin(root)
+    config = {
+        "table.format": "delta",
+        "table.commit.interval.ms": "0",
+        "file.delete.delay.ms": "10000",
+    }
+    admin.alter_configs([ConfigResource("topic", "small", config)])
+    done = report(submit("clean.py", "small", "--root", root, "--json"))
+    assert (done["parquet_offsets"], done["table_offsets"]) == (20, 20)
+    cluster = Cluster(root)
+    table = TopicTable(cluster.store, cluster.image().topic("small"), cluster.clock)
+    assert table.refresh().ends() == {0: 20, 1: 0}
+    assert DeltaTable(table.url).to_pyarrow_table().num_rows == 20
+
+    admin.alter_configs([ConfigResource("topic", "small", {"table.format": "none"})])
+    again = report(submit("clean.py", "small", "--root", root, "--json"))
+    assert "table_offsets" not in again
+    assert not table.refresh().is_on
+    assert [row["value"] for row in rows(root, "small")] == [b"%d" % each for each in range(20)]

@@ -143,6 +143,7 @@ SILENT = {
         "log/segment/staged_copies.py",
         "SparkLogError",
     ): "no copy was made: the put writes, or raises",
+    ("log/segment/parquet/writer.py", "OSError"): "the segment is given up; its file is discarded",
     ("cluster/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
     ("cluster/verifier.py", "StorageError"): "another finding tells of the replica",
     (

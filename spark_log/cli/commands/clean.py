@@ -180,6 +180,9 @@ def _print_done(cleaned: _Cleaned) -> None:
     rows = [_row(each, has_brokers) for each in cleaned.partitions if each.report is not None]
     brokers = ["Broker"] if has_brokers else []
     print_table(["Topic", "Partition", *brokers, *_COLUMNS.values()], rows)
+    for each in cleaned.partitions:
+        if each.report is not None and each.report.parquet_offsets:
+            print_text(f"{_where(each)}: {_converted(each.report)}")
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
         where = f" on broker {left.broker_id}" if left.broker_id else ""
@@ -239,6 +242,7 @@ def _document(cleaned: CleanedPartition) -> dict[str, object]:
         "expired_bytes": report.expired_bytes,
         "merged_bytes": report.merged_bytes,
         "tombstones_removed": report.tombstones_removed,
+        "parquet_offsets": report.parquet_offsets,
         "waiting_segments": report.waiting_segments,
         "future_timestamp_us": report.future_us,
         **{name: getattr(report, name) for name in _COLUMNS},
@@ -254,6 +258,12 @@ def _row(cleaned: CleanedPartition, has_brokers: bool) -> list[object]:
 def _where(cleaned: CleanedPartition) -> str:
     is_told = not cleaned.broker_id
     return str(cleaned.partition) + ("" if is_told else f" on broker {cleaned.broker_id}")
+
+
+def _converted(report: CleanReport) -> str:
+    offsets = report.log_end_offset - report.log_start_offset
+    share = report.parquet_offsets / offsets
+    return f"{report.parquet_offsets:,} of {offsets:,} offsets ({share:.1%}) are in Parquet files"
 
 
 def _future(report: CleanReport) -> str:

@@ -2,6 +2,8 @@ from .batch_reader import batch_reader_class as batch_reader_class
 from .member_splits import PartitionOwners as PartitionOwners
 from .member_splits import group_by_member as group_by_member
 from .offset_reader import OffsetReader as OffsetReader
+from .schema import HEADERS_FIELD as HEADERS_FIELD
+from .schema import READ_SCHEMA as READ_SCHEMA
 from .schema import check_columns as check_columns
 from .schema import read_schema as read_schema
 from .split_reader import read_split as read_split

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -17,28 +17,24 @@ from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
-from spark_log.log import REPLICA_ERRORS, LocalLog, LogBatch, LogView, Selection
+from spark_log.log import (
+    REPLICA_ERRORS,
+    LocalLog,
+    LogBatch,
+    LogView,
+    RecordColumns,
+    Selection,
+    joined,
+    stored_columns,
+)
 from spark_log.metadata import ROOT_BROKER_ID
-from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, times_us_of
+from spark_log.record import READ_SCHEMA, times_us_of
 from spark_log.storage import OutageWait, is_unavailable
 from spark_log.threads import Deadline
 
-_MIN_ROWS: Final = 8_192
-"""Smaller batches are concatenated before Spark gets them: each batch costs the JVM about 0.1 ms.
-"""
-
 _log = logging.getLogger(__name__)
 
-ARROW_TYPES: Final[dict[str, pa.DataType]] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": TIMESTAMP_TYPE,
-    "timestampType": pa.int32(),
-    "headers": HEADERS_TYPE,
-}
+ARROW_TYPES: Final[dict[str, pa.DataType]] = {each.name: each.type for each in READ_SCHEMA}
 """Arrow types of all columns that a read can have."""
 
 
@@ -65,19 +61,12 @@ def read_split(
     batches = map(
         assemble, _read_through_outages(split, _stored_columns(columns, split.times_us), options)
     )
-    yield from _coalesce(batch for batch in batches if batch.num_rows)
+    yield from joined(batches)
 
 
 def _stored_columns(columns: Sequence[str], times_us: Bounds) -> list[str] | None:
     """Return the stored columns to read; None for whole records."""
-    stored = [name for name in RECORD_SCHEMA.names if name in columns]
-    # Checksums cover whole records. If only headers are missing, read them as well (they are mostly
-    # null), so that the checksum can be verified.
-    if {*stored, "headers"} == set(RECORD_SCHEMA.names):
-        return None
-    if not stored or (not times_us.is_everything and "timestamp" not in stored):
-        stored.append("timestamp")
-    return stored
+    return stored_columns(columns if times_us.is_everything else [*columns, "timestamp"])
 
 
 class _LacksOffsetsError(Exception):
@@ -231,55 +220,16 @@ def _time_mask(records: pa.RecordBatch, times_us: Bounds) -> np.ndarray:
 
 
 class _Assembler:
-    """Adds the columns that are not stored: topic, partition, offset and timestamp type."""
+    """Returns the rows within time bounds, with the columns that are not stored."""
 
     def __init__(self, columns: Sequence[str], split: LogSplit) -> None:
-        self._schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+        schema = pa.schema([(name, ARROW_TYPES[name]) for name in columns])
+        self._columns = RecordColumns(split.topic, split.partition, schema)
         self._times_us = split.times_us
-        self._topic = _Constant(pa.scalar(split.topic, pa.string()))
-        self._partition = _Constant(pa.scalar(split.partition, pa.int32()))
-        self._timestamp_types = [_Constant(pa.scalar(kind, pa.int32())) for kind in (0, 1)]
 
     def __call__(self, batch: LogBatch) -> pa.RecordBatch:
-        rows = batch.records.num_rows
-        made: dict[str, Callable[[], pa.Array]] = {
-            "topic": lambda: self._topic(rows),
-            "partition": lambda: self._partition(rows),
-            "offset": lambda: pa.array(batch.offsets()),
-            "timestampType": lambda: self._timestamp_types[batch.timestamp_type](rows),
-        }
-        arrays = [
-            made[name]() if name in made else batch.records.column(name)
-            for name in self._schema.names
-        ]
-        whole = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        whole = self._columns.of(batch)
         if self._times_us.is_everything:
             return whole
         mask = _time_mask(batch.records, self._times_us)
         return whole if mask.all() else whole.filter(pa.array(mask))
-
-
-class _Constant:
-    """An Arrow array that repeats one value; a longer one is built only when it is needed."""
-
-    def __init__(self, value: pa.Scalar) -> None:
-        self._value = value
-        self._array = pa.repeat(value, 0)
-
-    def __call__(self, length: int) -> pa.Array:
-        if length > len(self._array):
-            self._array = pa.repeat(self._value, length)
-        return self._array.slice(0, length)
-
-
-def _coalesce(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    waiting: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        if rows >= _MIN_ROWS:
-            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-            waiting, rows = [], 0
-    if waiting:
-        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)

@@ -19,6 +19,7 @@ from spark_log.doctor.checks.quorum import QuorumCheck
 from spark_log.doctor.checks.replicas import ReplicasCheck
 from spark_log.doctor.checks.snapshots import SnapshotsCheck
 from spark_log.doctor.checks.storage import StorageCheck
+from spark_log.doctor.checks.tables import TablesCheck
 from spark_log.doctor.checks.transactions import TransactionsCheck
 from spark_log.errors import InvalidConfigurationError, nearest
 
@@ -30,6 +31,7 @@ CHECKS: Final[tuple[type[Check | PartitionCheck], ...]] = (
     MetadataLogCheck,
     ReplicasCheck,
     OffsetsTableCheck,
+    TablesCheck,
     DirectoriesCheck,
     CleaningCheck,
     SnapshotsCheck,

@@ -6,8 +6,9 @@ import os
 import stat
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TextIO
 
 from pyspark import Accumulator
@@ -23,7 +24,10 @@ _POLL_S = 0.2
 
 @contextmanager
 def spark_progress(
-    spark: SparkSession, title: str, done_bytes: Accumulator[int] | None = None
+    spark: SparkSession,
+    title: str,
+    done_bytes: Accumulator[int] | None = None,
+    details: Callable[[], str] | None = None,
 ) -> Iterator[None]:
     """Show on the terminal, if there is one, the number of completed tasks of the running stages.
 
@@ -31,18 +35,21 @@ def spark_progress(
         spark: the session.
         title: the title of the bar: the work of the tasks.
         done_bytes: the accumulator of the bytes of completed tasks; None to show no bytes.
+        details: returns the text behind the number of tasks; None shows the bytes, if any.
     """
+    if details is None and done_bytes is not None:
+        details = partial(_bytes_text, done_bytes)
     with _terminal() as terminal:
         if terminal is None:
             yield
         else:
-            with _task_progress(spark, title, done_bytes, Console(file=terminal)):
+            with _task_progress(spark, title, details, Console(file=terminal)):
                 yield
 
 
 @contextmanager
 def _task_progress(
-    spark: SparkSession, title: str, done_bytes: Accumulator[int] | None, console: Console
+    spark: SparkSession, title: str, details: Callable[[], str] | None, console: Console
 ) -> Iterator[None]:
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -61,8 +68,8 @@ def _task_progress(
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
                 total = sum(stage.numTasks for stage in stages if stage)
                 completed = sum(stage.numCompletedTasks for stage in stages if stage)
-                if done_bytes is not None:
-                    progress.update(shown, done=f", {decimal(done_bytes.value)}")
+                if details is not None and (text := details()):
+                    progress.update(shown, done=f", {text}")
                 if total:
                     progress.update(shown, total=total, completed=completed)
 
@@ -73,6 +80,10 @@ def _task_progress(
         finally:
             done.set()
             watcher.join()
+
+
+def _bytes_text(done_bytes: Accumulator[int]) -> str:
+    return decimal(done_bytes.value)
 
 
 @contextmanager

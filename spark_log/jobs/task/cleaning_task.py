@@ -10,12 +10,12 @@ from typing import Any, Final
 
 from spark_log.cluster import CleanedPartition, TopicTables, clean_replicas, open_cluster
 from spark_log.config import BrokerOptions
-from spark_log.errors import ClockSkewError, UnknownTopicOrPartitionError
-from spark_log.storage import StorageOptions
+from spark_log.errors import ClockSkewError, SparkLogError, UnknownTopicOrPartitionError
+from spark_log.storage import StorageClock, StorageOptions
 from spark_log.types import TopicPartition
 from spark_log.util import Throttle
 
-_NO_SUMS: Final = ("log_start_offset", "log_end_offset", "future_us")
+_NO_SUMS: Final = ("log_start_offset", "log_end_offset", "future_us", "parquet_offsets")
 
 _NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
 """The result for a partition whose topic was deleted during the job."""
@@ -43,16 +43,17 @@ class CleaningTask:
     def plan(self, partition: TopicPartition) -> dict[str, Any]:
         """Return the work in one partition, as the fields of `CleanReport`; changes nothing.
 
-        If the topic may have a table, the result has the field ``has_table``: the caller appends
-        versions to it afterwards. If the partition cannot be read, the result has the field
-        ``error``.
+        If the topic may have a table, the result has the field ``has_table``. If the partition
+        cannot be read, the result has the field ``error``.
         """
         return self._do(partition, dry_run=True)
 
     def clean(self, partition: TopicPartition) -> dict[str, Any]:
         """Clean one partition, and return the fields of `CleanReport`, summed over its replicas.
 
-        If the partition cannot be cleaned, the result has the field ``error``.
+        Then the partition's new files are committed to its topic's table, so that the table grows
+        while other partitions are still converted. If the partition cannot be cleaned, the result
+        has the field ``error``.
         """
         return self._do(partition, dry_run=False)
 
@@ -62,7 +63,7 @@ class CleaningTask:
         topic = image.find(partition.topic)
         if topic is None or partition.partition not in topic.partitions:
             return _NOTHING_TO_DO
-        tables = TopicTables(cluster)
+        tables, storage_clock = TopicTables(cluster), StorageClock(cluster.clock)
         try:
             cleaned = list(
                 clean_replicas(
@@ -73,9 +74,15 @@ class CleaningTask:
                     max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
                     on_progress=Throttle(self.bytes_per_second),
                     dedupe_buffer_bytes=self.dedupe_buffer_bytes,
+                    storage_clock=storage_clock,
                     tables=tables,
                 )
             )
+            if not dry_run and tables.used():
+                try:
+                    tables.commit(topic.topic_id, [partition.partition], storage_clock)
+                except SparkLogError as error:
+                    cleaned.append(CleanedPartition(partition, None, error))
         except UnknownTopicOrPartitionError:
             return _NOTHING_TO_DO
         except ClockSkewError as error:  # the clock of the machine that runs this task

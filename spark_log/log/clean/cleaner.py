@@ -94,6 +94,7 @@ class CleanReport:
             ``delete.retention.ms``.
         segments: number of segments that the log has now.
         size_bytes: the size of those segments.
+        parquet_offsets: number of offsets that are read from Parquet segments now.
         deleted_files: number of deleted files.
         deleted_bytes: the size of the deleted files.
         waiting_segments: number of spent segments that wait for ``file.delete.delay.ms``.
@@ -114,6 +115,7 @@ class CleanReport:
     tombstones_removed: int = 0
     segments: int = 0
     size_bytes: int = 0
+    parquet_offsets: int = 0
     deleted_files: int = 0
     deleted_bytes: int = 0
     waiting_segments: int = 0
@@ -538,6 +540,7 @@ class PartitionCleaner:
             log_end_offset=view.log_end_offset,
             segments=len(segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
+            parquet_offsets=view.parquet_offsets,
         )
 
     def _count_deleted(self, found: DeletableFiles) -> None:

@@ -47,6 +47,15 @@ class LogView:
         return self.live.log_start_offset
 
     @property
+    def parquet_offsets(self) -> int:
+        """Number of offsets that are read from Parquet segments."""
+        return sum(
+            segment.end_offset - segment.start_offset
+            for segment in self.live.segments
+            if segment.name.is_parquet and segment.end_offset is not None
+        )
+
+    @property
     def memory_bytes(self) -> int:
         """Approximate memory of the listed segments, with their names, paths and times."""
         segments = self.live.segments

@@ -5,6 +5,9 @@ from .log_reader import LogReader as LogReader
 from .log_reader import SeekResult as SeekResult
 from .probe_interval import ProbeInterval as ProbeInterval
 from .pruning import prune_segments as prune_segments
+from .record_columns import RecordColumns as RecordColumns
+from .record_columns import joined as joined
+from .record_columns import stored_columns as stored_columns
 from .segment_batches import Batches as Batches
 from .segment_batches import NewerLeaderEpochError as NewerLeaderEpochError
 from .segment_batches import Selection as Selection

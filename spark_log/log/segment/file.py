@@ -62,11 +62,11 @@ class PackedHeaders(NamedTuple):
 
 
 class RowStatistics(NamedTuple):
-    """The statistics of all rows in the footer of a Parquet file.
+    """The statistics of a Parquet file's rows, from its footer.
 
     Attributes:
         num_rows: number of rows.
-        min_offset: the first offset; -1 without rows, as the next three.
+        min_offset: the first offset. This and the other statistics are -1 without rows.
         max_offset: the last offset.
         min_timestamp_us: the smallest timestamp, microseconds since the epoch.
         max_timestamp_us: the largest timestamp.
@@ -139,6 +139,10 @@ class SegmentFile(ABC):
         They use parts of the file that readers of the log do not use.
         """
         return None
+
+    def to_arrow(self) -> pa.NativeFile:
+        """Return the bytes of a Parquet file, for pyarrow's reader."""
+        raise TypeError(f"{self.kind} files are read by the log alone")
 
     @abstractmethod
     def decoder(self, columns: Sequence[str]) -> Decode:

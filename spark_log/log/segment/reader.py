@@ -128,6 +128,41 @@ class SegmentReader:
         """
         return self._metadata("compaction_id")
 
+    @lazy
+    def timestamp_types(self) -> tuple[int, ...]:
+        """Timestamp types of the records: 0 for create time, 1 for log append time.
+
+        A Parquet segment has them in its footer; in an Arrow file all headers are read.
+        """
+        if self._name.is_parquet:
+            return tuple(map(int, filter(None, self._metadata("timestamp_types").split(","))))
+        return tuple(sorted({kind for _, _, kind in self.timestamp_type_ranges()}))
+
+    def timestamp_type_ranges(self) -> list[tuple[int, int, int]]:
+        """Return the offset ranges in which all records have one timestamp type. Reads all headers.
+
+        Returns:
+            The first offset of each range, the offset after its last, and the type, in order.
+        """
+        headers = self.header_array()
+        is_control = headers["attributes"] & BatchHeader.CONTROL_BIT != 0
+        headers = headers[(headers["record_count"] > 0) & ~is_control]
+        types = (headers["attributes"] & BatchHeader.TIMESTAMP_TYPE_BIT != 0).astype(int)
+        firsts = [0, *(np.flatnonzero(np.diff(types)) + 1).tolist()] if len(types) else []
+        starts = [self.base_offset + int(headers["base_offset_delta"][at]) for at in firsts]
+        return [
+            (start, end, int(types[at]))
+            for at, start, end in zip(firsts, starts, [*starts[1:], self.end_offset], strict=False)
+        ]
+
+    def to_arrow(self) -> pa.NativeFile:
+        """Return the bytes of a Parquet segment, for pyarrow's reader.
+
+        Raises:
+            TypeError: the segment is an Arrow file.
+        """
+        return self._file.to_arrow()
+
     @property
     def schema(self) -> pa.Schema:
         """The file's schema, with its metadata."""

@@ -149,6 +149,9 @@ class _ParquetFile(SegmentFile):
                 return f"the statistics of its column {name} are not those of its records"
         return None
 
+    def to_arrow(self) -> pa.NativeFile:
+        return self._source.to_arrow()
+
     def row_statistics(self) -> RowStatistics:
         entries = self._entries[self._entries["rows"] > 0]
         if not len(entries):

@@ -23,6 +23,10 @@ from google_crc32c import extend
 
 TABLE_KEY: Final = b"spark_log.row_groups"
 
+TIMESTAMP_TYPES_KEY: Final = b"spark_log.timestamp_types"
+"""The timestamp types that rows of the segment have: ``0``, ``1``, ``0,1``, or none without rows.
+They are no column of the file. Readers of the table alone need not read batch headers for them."""
+
 _PREFIX: Final = b"spark_log."
 _CHECKSUM: Final = struct.Struct("<I")
 

@@ -19,7 +19,11 @@ from spark_log.errors import InvalidRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.parquet.footer import FooterSink
 from spark_log.log.segment.parquet.header_block import BATCH_SCHEMA, NO_RECORDS, encode_block
-from spark_log.log.segment.parquet.row_groups import RowGroup, encode_row_groups
+from spark_log.log.segment.parquet.row_groups import (
+    TIMESTAMP_TYPES_KEY,
+    RowGroup,
+    encode_row_groups,
+)
 from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS, check_rewritten
 from spark_log.record import (
@@ -101,6 +105,7 @@ class ParquetSegmentWriter:
         self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
         self._last_header: BatchHeader | None = None
+        self._timestamp_types: set[int] = set()
         with storage_errors(directory):
             self._staged = store.stage(directory)
         try:
@@ -156,6 +161,9 @@ class ParquetSegmentWriter:
             if sum(map(len, self._held)) > _HELD_BYTES:
                 self._write_held()
         self._note_times(records, headers)
+        self._timestamp_types.update(
+            each.timestamp_type for each in headers if each.record_count and not each.is_control
+        )
         self._next_delta = headers[-1].last_offset_delta + 1
         self._last_header = headers[-1]
 
@@ -171,7 +179,9 @@ class ParquetSegmentWriter:
         least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         with storage_errors(self._directory):
             self._write_held()
-            self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, self._identity))
+            types = ",".join(map(str, sorted(self._timestamp_types))).encode()
+            identity = {**self._identity, TIMESTAMP_TYPES_KEY: types}
+            self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, identity))
             self._sink.hold()
             self._writer.close()
             self._sink.write_held()

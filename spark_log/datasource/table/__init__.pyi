@@ -1,0 +1,1 @@
+from .read_table import read_table as read_table

@@ -1,0 +1,201 @@
+"""The rows of a read that come from Parquet segments, by pyarrow's reader of data sets.
+
+Several files are opened together: a group. Opening a file checks the checksum of its footer, since
+pyarrow does not survive every damaged one. While pyarrow decodes one group in its threads, the next
+one is opened in the background. So memory and open files are bounded however many files there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log import SegmentReader
+from spark_log.storage import map_requests
+from spark_log.threads import call_beside
+from spark_log.topic_read.plan import FilePart, PartitionRead
+from spark_log.topic_read.timestamp_types import TypedPart, open_file, typed_parts
+
+if TYPE_CHECKING:
+    from pyarrow import dataset
+
+_GROUP_FILES: Final = 32
+_GROUP_BYTES: Final = 512 << 20
+
+_PartitionFile = tuple[PartitionRead, FilePart]
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetRows:
+    """Reads rows of Parquet segments.
+
+    Attributes:
+        topic: the topic's name.
+        schema: the columns that files can have, and those that are the same in a whole file.
+        columns: names of the columns to return, in this order.
+        where: the rows to return; None for all.
+        needs_types: whether the column ``timestampType`` is needed.
+    """
+
+    topic: str
+    schema: pa.Schema
+    columns: Sequence[str]
+    where: dataset.Expression | None
+    needs_types: bool
+
+    def read(self, reads: Sequence[PartitionRead]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all files; those of one partition in offset order.
+
+        Args:
+            reads: the reads of partitions, in order.
+
+        Raises:
+            NotFoundError: a file does not exist any more.
+            CorruptRecordError: a file is damaged; the error names it.
+        """
+        groups = _groups(_in_order(reads))
+        group = next(groups, None)
+        opened = None if group is None else self._open(group)
+        while opened is not None:
+            following = next(groups, None)
+            ahead = None if following is None else call_beside(partial(self._open, following))
+            yield from self._rows(opened)
+            opened = None if ahead is None else ahead()
+
+    def _open(self, group: Sequence[_PartitionFile]) -> list[_Opened]:
+        store = group[0][0].directory.store
+        return [part for parts in map_requests(store, self._open_file, group) for part in parts]
+
+    def _open_file(self, file: _PartitionFile) -> list[_Opened]:
+        """Open a file; return a part for each of its timestamp types, which are no column of it."""
+        read, part = file
+        reader = open_file(read.directory, part)
+        parts = typed_parts(reader, part) if self.needs_types else [TypedPart(part, 0)]
+        return [_Opened(read, each.part, reader, each.timestamp_type) for each in parts]
+
+    def _rows(self, opened: Iterable[_Opened]) -> Iterator[pa.RecordBatch]:
+        """Yield rows. Whole files that follow each other are read together."""
+        for bounds, parts in groupby(opened, key=lambda each: (each.part.low, each.part.high)):
+            if bounds == (None, None):
+                yield from self._scan(list(parts), self.where)
+                continue
+            for each in parts:
+                yield from self._scan([each], _all_of(self.where, *_offset_limits(each.part)))
+
+    def _scan(
+        self, opened: list[_Opened], where: dataset.Expression | None
+    ) -> Iterator[pa.RecordBatch]:
+        from pyarrow import dataset  # late: most clients start without it
+
+        file_format = dataset.ParquetFileFormat()
+        try:
+            fragments = [each.fragment(file_format, self.topic) for each in opened]
+            scanner = dataset.FileSystemDataset(fragments, self.schema, file_format).scanner(
+                columns=list(self.columns),
+                filter=where,
+                fragment_scan_options=dataset.ParquetFragmentScanOptions(
+                    page_checksum_verification=True
+                ),
+            )
+            yield from scanner.to_reader()
+        except (pa.ArrowException, OSError) as error:
+            raise _damage(opened, error) from error
+        finally:
+            for each in opened:
+                each.reader.forget()
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """An open file, or a part of one, whose rows have one timestamp type."""
+
+    read: PartitionRead
+    part: FilePart
+    reader: SegmentReader
+    timestamp_type: int
+
+    def fragment(
+        self, file_format: dataset.ParquetFileFormat, topic: str
+    ) -> dataset.ParquetFileFragment:
+        """Return the file as a part of a data set, with the columns that are the same in it."""
+        from pyarrow import dataset
+
+        same: dict[str, pa.Scalar] = {
+            "topic": pa.scalar(topic),
+            "partition": pa.scalar(self.read.partition, pa.int32()),
+            "timestampType": pa.scalar(self.timestamp_type, pa.int32()),
+        }
+        known = _all_of(*(dataset.field(name) == value for name, value in same.items()))
+        return file_format.make_fragment(self.reader.to_arrow(), partition_expression=known)
+
+
+def _in_order(reads: Sequence[PartitionRead]) -> list[_PartitionFile]:
+    """Return the files in an order in which files that are read whole follow each other.
+
+    First the files of which only the end is read, then the others, then those of which only the
+    begin is read. So files of one partition keep their order.
+    """
+    files = [(read, part) for read in reads for part in read.files]
+    return sorted(files, key=lambda file: _rank(file[1]))
+
+
+def _rank(part: FilePart) -> int:
+    if part.low is not None:
+        return 0
+    return 1 if part.high is None else 2
+
+
+def _groups(files: Sequence[_PartitionFile]) -> Iterator[list[_PartitionFile]]:
+    group: list[_PartitionFile] = []
+    size_bytes = 0
+    for file in files:
+        group.append(file)
+        size_bytes += file[1].size_bytes
+        if len(group) >= _GROUP_FILES or size_bytes >= _GROUP_BYTES:
+            yield group
+            group, size_bytes = [], 0
+    if group:
+        yield group
+
+
+def _offset_limits(part: FilePart) -> list[dataset.Expression]:
+    from pyarrow import dataset
+
+    offset = dataset.field("offset")
+    limits = []
+    if part.low is not None:
+        limits.append(offset >= part.low)
+    if part.high is not None:
+        limits.append(offset < part.high)
+    return limits
+
+
+def _all_of(*conditions: dataset.Expression | None) -> dataset.Expression | None:
+    """Return the conjunction of conditions; None if there is none."""
+    joined = None
+    for each in conditions:
+        if each is not None:
+            joined = each if joined is None else joined & each
+    return joined
+
+
+def _damage(opened: Sequence[_Opened], error: Exception) -> Exception:
+    """Return the error that names the damaged file: the log's reader finds the place."""
+    for each in opened:
+        try:
+            for _ in each.reader.read(each.reader.base_offset):
+                pass
+        except CorruptRecordError as found:
+            return found
+    paths = ", ".join(each.reader.path for each in opened)
+    return CorruptRecordError(
+        f"one of {paths} cannot be read as a table ({error}), but as a log it can; to see which: "
+        f"spark-log verify",
+        path=opened[0].reader.path,
+    )

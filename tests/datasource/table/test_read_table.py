@@ -1,0 +1,294 @@
+"""`read_table`: the rows of table and log as one DataFrame, exactly."""
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow.compute as pc
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+
+from spark_log import (
+    Admin,
+    ConfigResource,
+    NewTopic,
+    Producer,
+    TopicPartition,
+    read_table,
+    scan,
+)
+from spark_log.cluster import Cluster
+from spark_log.datasource.table import parquet_relation
+from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
+from tests.datasource.conftest import spark
+from tests.record.samples import START_US
+from tests.topic_read.topics import (
+    TOPIC,
+    clean,
+    consumed,
+    fill,
+    make_topic,
+    sorted_rows,
+    version_of,
+)
+
+__all__ = ["spark"]
+pytestmark = pytest.mark.spark
+
+SPARK_ERRORS = (PySparkException, Py4JJavaError)
+START = datetime.fromtimestamp(START_US / 1_000_000, UTC)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root whose topic ``t`` has two partitions, and is a table."""
+    url = str(tmp_path / "root")
+    make_topic(url)
+    return url
+
+
+@pytest.fixture
+def filled(root):
+    """The root, with a cold part of three files in each partition, and a log behind it."""
+    for step in range(3):
+        fill(root, 200 * step, 200)
+        clean(root)
+    fill(root, 600, 100)
+    return root
+
+
+def rows_of(frame):
+    return sorted_rows(frame.toArrow())
+
+
+def expected(root, names=None, where=None):
+    """Return what a consumer reads, with the nullable columns of Spark."""
+    table = consumed(root)
+    if where is not None:
+        table = table.filter(where)
+    return table.select(names or [name for name in table.schema.names if name != "headers"])
+
+
+def check(frame, table):
+    found = rows_of(frame)
+    assert found.schema.names == table.schema.names
+    assert found.cast(table.schema) == table
+
+
+def plan_of(frame):
+    return frame._jdf.queryExecution().executedPlan().toString()  # noqa: SLF001
+
+
+class TestRows:
+    def test_are_those_of_a_consumer(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC)
+        check(frame, expected(filled))
+        kafka = spark.read.format("spark_log").option("subscribe", TOPIC).load(filled)
+        assert frame.schema == kafka.schema
+        assert plan_of(frame).count("FileScan") == 1
+
+    def test_with_headers(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC, include_headers=True)
+        check(frame, consumed(filled))
+
+    def test_stay_the_same_while_others_write_and_clean(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC)
+        table = expected(filled)
+        fill(filled, 700, 200)
+        clean(filled)
+        check(frame, table)
+        check(frame, table)
+        check(read_table(spark, filled, TOPIC), expected(filled))
+
+    def test_without_a_table_are_those_of_the_log(self, spark, root):
+        fill(root, 0, 100)
+        check(read_table(spark, root, TOPIC), expected(root))
+
+    def test_of_an_empty_topic_are_none(self, spark, root):
+        assert read_table(spark, root, TOPIC).count() == 0
+
+    def test_of_a_version_end_with_it(self, spark, root):
+        fill(root, 0, 200)
+        clean(root)
+        number = version_of(Cluster(root)).number
+        fill(root, 200, 200)
+        clean(root)
+        frame = read_table(spark, root, TOPIC, version=number)
+        check(frame, expected(root, where=pc.field("offset") < 100))
+        assert scan(root, TOPIC, version=number, columns=["offset"]).read_all().num_rows == 200
+
+    def test_of_aborted_and_open_transactions_are_left_out(self, spark, root):
+        with Producer(root, transactional_id="x", linger_ms=0) as producer:
+            producer.init_transactions()
+            for number in range(30):
+                producer.begin_transaction()
+                producer.send(TOPIC, b"%d" % number, partition=number % 2)
+                producer.flush()
+                if number % 3:
+                    producer.commit_transaction()
+                else:
+                    producer.abort_transaction()
+                if number == 20:
+                    clean(root)
+            producer.begin_transaction()
+            producer.send(TOPIC, b"open", partition=0)
+            producer.flush()
+            fill(root, 0, 2)
+            check(read_table(spark, root, TOPIC), expected(root))
+            producer.abort_transaction()
+        check(read_table(spark, root, TOPIC), expected(root))
+
+    def test_of_both_timestamp_types(self, spark, root):
+        admin = Admin(root)
+        for number, kind in enumerate(("CreateTime", "LogAppendTime", "CreateTime")):
+            change = {"message.timestamp.type": kind}
+            admin.alter_configs([ConfigResource("TOPIC", TOPIC, change)])
+            fill(root, 100 * number, 100)
+        clean(root)
+        check(read_table(spark, root, TOPIC), expected(root))
+
+    def test_of_a_compacted_topic(self, spark, tmp_path):
+        root = str(tmp_path / "compacted")
+        make_topic(root, **{"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"})
+        fill(root, 0, 400)
+        clean(root)
+        clean(root)
+        assert version_of(Cluster(root)).partitions[0].compaction
+        fill(root, 400, 50)
+        check(read_table(spark, root, TOPIC), expected(root))
+
+
+class TestStart:
+    def test_rows_before_it_are_cut_off(self, spark, filled):
+        Admin(filled).delete_records({TopicPartition(TOPIC, 0): 77, TopicPartition(TOPIC, 1): 150})
+        check(read_table(spark, filled, TOPIC), expected(filled))
+
+    def test_files_that_are_gone_are_an_error(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC)
+        cluster = Cluster(filled)
+        log = cluster.partition_log(cluster.topic(TOPIC), 1)
+        name = version_of(cluster).partitions[1].files[0]
+        log.files.store.delete(log.files.file_path(name.file_name))
+        spark.conf.set("spark.sql.files.ignoreMissingFiles", "true")
+        try:
+            with pytest.raises(SPARK_ERRORS, match=name.file_name):
+                frame.select("value").collect()
+        finally:
+            spark.conf.unset("spark.sql.files.ignoreMissingFiles")
+
+    def test_records_of_the_log_that_are_gone_are_an_error(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC)
+        Admin(filled).delete_records({TopicPartition(TOPIC, 1): 320})
+        with pytest.raises(SPARK_ERRORS, match="OffsetOutOfRangeError"):
+            frame.collect()
+
+
+class TestBounds:
+    @pytest.mark.parametrize(("low", "high"), [(0, 310), (120, 130), (99, 301), (305, 310)])
+    def test_of_offsets(self, spark, filled, low, high):
+        frame = read_table(
+            spark, filled, TOPIC, starting_offsets={0: low}, ending_offsets={0: high}
+        )
+        offset, partition = pc.field("offset"), pc.field("partition")
+        wanted = (partition == 1) | ((offset >= low) & (offset < high))
+        check(frame, expected(filled, where=wanted))
+
+    def test_of_times(self, spark, filled):
+        first, behind = START + timedelta(seconds=350), START + timedelta(seconds=660)
+        frame = read_table(spark, filled, TOPIC, from_time=first, to_time=behind)
+        seconds = range(350, 660)
+        offsets = [second // 2 for second in seconds]
+        assert sorted(rows_of(frame)["offset"].to_pylist()) == offsets
+        assert "(4 paths)" in plan_of(frame)  # of six files, two are too old
+
+    def test_columns_reach_both_sides(self, spark, filled):
+        names = ["partition", "offset", "value", "timestampType"]
+        frame = read_table(spark, filled, TOPIC, columns=names)
+        check(frame, expected(filled, names))
+        plan = plan_of(frame)
+        assert "ReadSchema: struct<value:binary,offset:bigint>" in plan
+        assert "key" not in plan
+
+    def test_filters_reach_the_files(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC)
+        chosen = frame.where("partition = 1 AND offset > 295").select(
+            "offset", "value", "partition"
+        )
+        plan = plan_of(chosen)
+        assert "PartitionFilters: [(partition" in plan
+        assert "GreaterThan(offset,295)" in plan
+        assert "ReadSchema: struct<value:binary,offset:bigint>" in plan
+        assert sorted(row.offset for row in chosen.collect()) == list(range(296, 350))
+
+    def test_of_a_partition(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC, partitions=[1])
+        check(frame, expected(filled, where=pc.field("partition") == 1))
+
+    def test_that_do_not_exist_are_refused(self, spark, filled):
+        with pytest.raises(InvalidOptionError, match="did you mean 'value'"):
+            read_table(spark, filled, TOPIC, columns=["vaule"])
+        with pytest.raises(OffsetOutOfRangeError):
+            read_table(spark, filled, TOPIC, ending_offsets={0: 351})
+        with pytest.raises(InvalidOptionError, match="no version 99"):
+            read_table(spark, filled, TOPIC, version=99)
+
+
+class TestWithoutCatalystsClasses:
+    """As with Spark Connect."""
+
+    @pytest.fixture(autouse=True)
+    def _without(self, monkeypatch):
+        def absent(*_):
+            raise AttributeError("_jvm")
+
+        monkeypatch.setattr(parquet_relation, "_relation", absent)
+
+    def test_rows_are_the_same(self, spark, filled):
+        Admin(filled).delete_records({TopicPartition(TOPIC, 0): 77})
+        frame = read_table(spark, filled, TOPIC)
+        check(frame, expected(filled))
+        assert frame.where("partition = 1").count() == 350
+
+    def test_both_timestamp_types(self, spark, root):
+        admin = Admin(root)
+        for number, kind in enumerate(("CreateTime", "LogAppendTime", "CreateTime")):
+            change = {"message.timestamp.type": kind}
+            admin.alter_configs([ConfigResource("TOPIC", TOPIC, change)])
+            fill(root, 100 * number, 100)
+        clean(root)
+        check(read_table(spark, root, TOPIC), expected(root))
+
+
+def test_a_root_whose_path_has_unusual_characters(spark, tmp_path):
+    root = str(tmp_path / "a b+c%20d=é")
+    make_topic(root)
+    fill(root, 0, 100)
+    clean(root)
+    check(read_table(spark, root, TOPIC), expected(root))
+
+
+def test_two_hundred_partitions_are_one_scan(spark, tmp_path):
+    root = str(tmp_path / "wide")
+    settings = {"table.format": "delta"}
+    Admin(root).create_topics([NewTopic(TOPIC, 200, topic_configs=settings)])
+    with Producer(root, linger_ms=1000) as producer:
+        for number in range(2000):
+            producer.send(TOPIC, b"%d" % number, partition=number % 200)
+    clean(root)
+    frame = read_table(spark, root, TOPIC)
+    assert plan_of(frame).count("FileScan") == 1
+    counts = {row.partition: row["count"] for row in frame.groupBy("partition").count().collect()}
+    assert counts == dict.fromkeys(range(200), 10)
+
+
+class TestStream:
+    def test_begins_in_parquet_and_goes_on_in_the_log(self, spark, filled, tmp_path):
+        stream = spark.readStream.format("spark_log").option("subscribe", TOPIC)
+        stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 150)
+        write = stream.load(filled).writeStream.format("parquet").trigger(availableNow=True)
+        write = write.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        for first in (700, 800):
+            write.start(str(tmp_path / "copy")).awaitTermination()
+            fill(filled, first, 100)
+            clean(filled)
+        write.start(str(tmp_path / "copy")).awaitTermination()
+        check(spark.read.parquet(str(tmp_path / "copy")), expected(filled))
