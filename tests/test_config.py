@@ -79,6 +79,9 @@ class TestTable:
             "table.commit.interval.ms": 300_000,
             "table.deleted.file.retention.ms": 604_800_000,
             "table.format": "none",
+            "table.keep.value": True,
+            "table.schema": "",
+            "table.value.format": "none",
         }
         assert ProducerConfig.parse({}).dotted() == {
             "acks": "all",

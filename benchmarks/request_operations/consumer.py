@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import pyarrow as pa
+
 from benchmarks.request_operations.operation import (
     IDLE_S,
     Call,
@@ -12,13 +14,19 @@ from benchmarks.request_operations.operation import (
     poll_for,
     read,
 )
-from spark_log import Consumer
+from spark_log import Consumer, Producer
+from spark_log.cluster import Cluster
+from spark_log.log.clean.compactor import compact
+from spark_log.storage import storage_time_us
 
 SEGMENTS = 59
 """Number of small segments that are read."""
 
 PARTITIONS = 4
 """Number of partitions whose positions are looked up."""
+
+_KEYS = 20_000
+"""Number of keys of a compacted topic."""
 
 
 @contextmanager
@@ -129,6 +137,27 @@ def offsets_for_times(root: Root) -> Iterator[Call]:
 
 
 @contextmanager
+def get_key(root: Root) -> Iterator[Call]:
+    """A consumer that has looked up a key looks up another one, in a compacted segment."""
+    root.create_topic(cleanup_policy="compact", table_format="delta")
+    keys = pa.array([b"%06d" % number for number in range(_KEYS)], pa.binary())
+    with Producer(root.url, storage_options=root.direct) as producer:
+        producer.send_table("t", pa.table({"key": keys, "value": keys})).result()
+    cluster = Cluster(root.url, root.direct)
+    log = cluster.partition_log(cluster.topic("t"), 0).replica
+    compact(log, now_us=storage_time_us(log.files.store, log.files.path))
+    root.send(3, key=b"a key of the tail")
+    with root.consumer() as consumer:
+        numbers = iter(range(_KEYS))
+
+        def run() -> None:
+            assert consumer.get("t", b"%06d" % next(numbers)) is not None
+
+        run()
+        yield run
+
+
+@contextmanager
 def close(root: Root) -> Iterator[Call]:
     """A consumer that has read is closed."""
     (tp,) = root.create_topic()
@@ -224,6 +253,15 @@ OPERATIONS = (
         5,
         "a check of the metadata; a listing of each partition, its last segment, the segment of "
         "the time if that is another one",
+        repeats=5,
+    ),
+    Operation(
+        "get of a key that was compacted",
+        get_key,
+        3,
+        3,
+        "a check of the metadata, at most once a second; a GET of the next segment's name; the "
+        "block of the key index that has the key",
         repeats=5,
     ),
     Operation("closing a consumer", close, 0, 0, "nothing is committed without a group"),

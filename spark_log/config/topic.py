@@ -172,6 +172,28 @@ class TopicConfig(ReplicationConfig):
         "another one, for programs that read an older version of the table. Ignored if "
         "`table.format` is `none`. Not in Kafka.",
     )
+    table_value_format: Literal["none", "json", "avro"] = Field(
+        default="none",
+        description="Format of the values, whose fields become columns of the table beside the "
+        "raw value. A value that does not decode has null in them, and the reason in the column "
+        "`_decode_error`. Files are written with the settings at that time; after a change, the "
+        "columns of older files change when they are merged again. Ignored if `table.format` is "
+        "`none`. Not in Kafka.",
+    )
+    table_schema: str = Field(
+        default="",
+        description="The columns. For `json` a DDL of Spark's, such as `carrier STRING, dep_delay "
+        "INT, origin STRUCT<airport: STRING>`; fields that it does not name are ignored. For "
+        "`avro` the schema of the values, a record in JSON. Columns can be added later: in older "
+        "files they are null. Ignored if `table.value.format` is `none`. Not in Kafka.",
+    )
+    table_keep_value: bool = Field(
+        default=True,
+        description="Whether Parquet files keep the raw value. `false` leaves it out in each "
+        "record whose columns give the same bytes when they are encoded. Consumers get it as "
+        "before; in the table it is null. Ignored if `table.value.format` is `none`. Not in "
+        "Kafka.",
+    )
     flush_on_append: bool = Field(
         default=True,
         description="Whether an append on a local file system is synced to disk (file and "

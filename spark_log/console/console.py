@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from spark_log.admin import Admin
-from spark_log.cluster import Cluster
+from spark_log.cluster import Cluster, TopicTables
 from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
 from spark_log.console.checkup import Checkup
@@ -73,6 +73,7 @@ class Console:
         transactions: the transactions by transactional id; None for an id that has expired or
             cannot be read.
         checkup: the checkup of the root.
+        tables: the Delta tables of topics.
     """
 
     cluster: Cluster
@@ -83,6 +84,7 @@ class Console:
     merged: MergedAppends = field(init=False)
     transactions: ObservationCache[str, TransactionDescription | None] = field(init=False)
     checkup: Checkup = field(init=False)
+    tables: TopicTables = field(init=False)
 
     def __post_init__(self) -> None:
         clock = self.cluster.clock
@@ -91,6 +93,7 @@ class Console:
         object.__setattr__(self, "merged", MergedAppends())
         object.__setattr__(self, "transactions", ObservationCache(clock))
         object.__setattr__(self, "checkup", Checkup(self.cluster))
+        object.__setattr__(self, "tables", TopicTables(self.cluster))
 
     def map(
         self, read: Callable[[_Item], _Result], items: Collection[_Item], budget: Budget

@@ -13,6 +13,7 @@ from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.fetch import Fetcher, resolver
 from spark_log.consumer.group import CommitCallback, ConsumerCoordinator, ConsumerGroup
 from spark_log.consumer.interceptors import ConsumerInterceptors
+from spark_log.consumer.key_reader import KeyReader
 from spark_log.consumer.position import FetchPositions, OffsetFetcher, SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
 from spark_log.consumer.record_factory import AnyDeserializer, RecordFactory
@@ -38,6 +39,7 @@ class ConsumerRuntime:
         calls: the calls that may wait for the storage.
         subscription: the subscription or assigned partitions, and the state of each partition.
         offset_fetcher: the lookup of offsets of logs.
+        key_reader: the lookup of keys.
         fetcher: the thread that reads ahead.
         group: the membership in the group, and the commits.
         positions: the positions of the assigned partitions.
@@ -77,6 +79,8 @@ class ConsumerRuntime:
         )
         self.subscription = SubscriptionState()
         self.offset_fetcher = OffsetFetcher(cluster, config.isolation_level)
+        records = RecordFactory(*deserializers)
+        self.key_reader = KeyReader(cluster, config, records)
         self.fetcher = Fetcher(
             cluster.store,
             config,
@@ -131,7 +135,7 @@ class ConsumerRuntime:
             positions=self.positions,
             fetcher=self.fetcher,
             auto_commit=self.group.auto_commit,
-            records=RecordFactory(*deserializers),
+            records=records,
             interceptors=interceptors,
             metrics=self.metrics,
         )

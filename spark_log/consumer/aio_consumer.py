@@ -85,6 +85,21 @@ class AIOConsumer:
         await self._thread.call(lambda consumer: None)
         return self
 
+    async def get(
+        self,
+        topic: str,
+        key: bytes,
+        *,
+        partition: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> ConsumerRecord | None:
+        """Return the newest record of a key, as `Consumer.get` does."""
+        # In a tuple: `_seek_back` would take a record for that of an iteration.
+        (record,) = await self._thread.call(
+            lambda consumer: (consumer.get(topic, key, partition=partition, timeout_ms=timeout_ms),)
+        )
+        return record
+
     def wakeup(self) -> None:
         """Make the running or the next poll raise `WakeupError`; may be called in any thread."""
         if self._thread.client is not None:

@@ -19,6 +19,7 @@ from spark_log.consumer._runtime import ConsumerRuntime
 from spark_log.consumer.fetch import Fetcher
 from spark_log.consumer.group import CommitCallback
 from spark_log.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors, Records
+from spark_log.consumer.key_reader import checked_key
 from spark_log.consumer.position import checked_partitions, checked_times_us, shown_partitions
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 from spark_log.consumer.record_factory import AnyDeserializer, checked_deserializers
@@ -641,6 +642,46 @@ class Consumer(ForeignMethods):
                 "offsets_for_times",
                 lambda: self._runtime.offset_fetcher.offsets_for_times(times_us),
                 timeout_ms,
+            )
+
+    def get(
+        self,
+        topic: str,
+        key: bytes,
+        *,
+        partition: int | None = None,
+        timeout_ms: float | None = None,
+    ) -> ConsumerRecord | None:
+        """Return the newest record of a key; None if it was never written, or was deleted.
+
+        The answer is exact: the last record of the key at the log's end; with
+        ``isolation.level=read_committed`` the last before the first transaction that is open. The
+        topic need not be subscribed to, and positions do not change.
+
+        The segments that a compaction wrote for a table (``table.format``) have an index of their
+        keys, so one small read finds a record. The keys of all other segments are read by the first
+        look-up in a partition, and kept in memory (8 bytes for each record, up to 128 MB in a
+        process): for a long log without such an index the first look-up takes as long as reading
+        it, and later ones read only what was appended since.
+
+        Args:
+            topic: the topic's name.
+            key: the key's bytes, as the producer's ``key_serializer`` makes them.
+            partition: the partition's number; None for the one that the default partitioner chooses
+                for the key.
+            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
+
+        Raises:
+            UnknownTopicOrPartitionError: the topic or the partition does not exist.
+            InvalidRecordError: the key is not bytes.
+            RecordDeserializationError: a deserializer refused the key or the value.
+            CorruptRecordError: a segment is damaged; has file and position.
+            KafkaTimeoutError: the storage did not answer within the timeout.
+        """
+        wanted = checked_key(key)
+        with self._acquire():
+            return self._runtime.calls.run(
+                "get", lambda: self._runtime.key_reader.get(topic, wanted, partition), timeout_ms
             )
 
     def lag(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:

@@ -21,6 +21,10 @@ class SparkLogDataSource(DataSource):
     It takes the options of the connector (`datasource.options` lists them) and ``path``, the
     cluster root. Spark finds it without registration through the module ``pyspark_spark_log``.
 
+    Parquet segments of a topic that is a table are read like any other segment. So a stream that
+    starts at ``earliest`` begins in the table and continues in the log, and its checkpoint, which
+    has offsets alone, stays valid while files are converted. `read_table` reads a table faster.
+
     Spark starts several Python processes for the first query of a session. Each imports this
     module, one of them only for the format's name. Therefore the methods, not the module, import
     what is slow to import, such as Arrow.

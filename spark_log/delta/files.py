@@ -45,8 +45,8 @@ class DataFile:
         path: the file's path, relative to the table's directory.
         size_bytes: the length of the file.
         num_rows: the number of rows; -1 if another program did not record it.
-        min_values: by column, the smallest value in the file, as JSON has it. A column whose value
-            is not known is missing, here and in the next two.
+        min_values: by column, the smallest value in the file, as JSON has it. A column that was
+            not counted is missing, here and in the next two.
         max_values: by column, the largest value in the file, or a larger one.
         null_counts: by column, the number of nulls in the file.
         partition_values: by partition column, the value of all rows, as text.

@@ -9,6 +9,7 @@ from .chain import StagingFailedError as StagingFailedError
 from .directory import DirectoryListing as DirectoryListing
 from .directory import LogView as LogView
 from .directory import PartitionDirectory as PartitionDirectory
+from .key_index import KeyIndex as KeyIndex
 from .lag import Lag as Lag
 from .lag import first_unread_us as first_unread_us
 from .local_log import LocalLog as LocalLog
@@ -21,6 +22,7 @@ from .producers import TransactionIndex as TransactionIndex
 from .read import IsolationLevel as IsolationLevel
 from .read import ProbeInterval as ProbeInterval
 from .read import RecordColumns as RecordColumns
+from .read import RepeatedValue as RepeatedValue
 from .read import SeekResult as SeekResult
 from .read import Selection as Selection
 from .read import TailView as TailView

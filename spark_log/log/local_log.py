@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import ClassVar
@@ -23,6 +24,7 @@ from spark_log.log.read import (
     MAX_READ_BYTES,
     Batches,
     IsolationLevel,
+    KeyQuery,
     LeaderEpochs,
     LogReader,
     SeekResult,
@@ -353,6 +355,18 @@ class LocalLog:
     ) -> tuple[int, int] | None:
         """Return the first record at or after a time (`LogReader.offset_for_time`)."""
         return self._reader.offset_for_time(timestamp_us, view, isolation_level=isolation_level)
+
+    def find_key(
+        self,
+        key: bytes,
+        end_offset: float = math.inf,
+        *,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> LogBatch | None:
+        """Return the newest record of a key before an offset (`LogReader.find_key`)."""
+        is_committed = isolation_level == "read_committed"
+        return self._reader.find_key(KeyQuery(key, end_offset, is_committed, check_crcs))
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends where a ``read_uncommitted`` read ended.

@@ -469,6 +469,39 @@ class PartitionLog:
         )
         return None if found is None or found[0] >= self._selection.high_watermark_cap else found
 
+    def find_key(
+        self,
+        key: bytes,
+        *,
+        check_crcs: bool = True,
+        isolation_level: IsolationLevel = "read_uncommitted",
+    ) -> LogBatch | None:
+        """Return the newest record of a key up to the high watermark; None if there is none.
+
+        The first call reads the keys of all segments that have no key index. What it has read is
+        kept in memory, so later calls read only what was appended since, and the record.
+
+        As for any reader, records that were deleted are gone when the log is listed next, at most
+        half of ``file.delete.delay.ms`` later.
+
+        Args:
+            key: the key's bytes.
+            check_crcs: whether to check the checksums of batches (``check.crcs``).
+            isolation_level: ``read_committed`` leaves out records of aborted transactions, and
+                those from the last stable offset on.
+
+        Returns:
+            A batch of one row. A tombstone is a record without a value.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        return self._reader.find(
+            lambda log, end_offset: log.find_key(
+                key, end_offset, check_crcs=check_crcs, isolation_level=isolation_level
+            )
+        )
+
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends at the offset that a ``read_uncommitted`` read reached.
 

@@ -37,6 +37,7 @@ from spark_log.types import (
     ConfigResourceType,
     ConfigSynonym,
 )
+from spark_log.values import check_new_columns, typed_values_of
 
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
 DEFAULT_BROKER_SOURCE = "DYNAMIC_DEFAULT_BROKER_CONFIG"
@@ -186,8 +187,8 @@ def alterations(
         kind: the kind of the resource.
 
     Raises:
-        InvalidConfigurationError: a key is not known, a value is not allowed, or an append or
-            subtract names a key that is not a list.
+        InvalidConfigurationError: a key is not known, a value is not allowed, an append or subtract
+            names a key that is not a list, or the typed columns of a topic are not possible.
     """
     model = kind.model
     altered = dict(overrides)
@@ -201,7 +202,10 @@ def alterations(
         else:
             altered[name] = _list_altered(name, operation, to_text(value), altered, model)
     known = model.keys()
-    checked = model.parse({key: value for key, value in altered.items() if key in known}).dotted()
+    config = model.parse({key: value for key, value in altered.items() if key in known})
+    if isinstance(config, TopicConfig):
+        _check_columns(overrides, config)
+    checked = config.dotted()
     altered |= {key: to_text(checked[key]) for key in altered if key in checked}
     return [
         ConfigRecord(
@@ -213,6 +217,19 @@ def alterations(
         for key in sorted({*overrides, *altered})
         if altered.get(key) != overrides.get(key)
     ]
+
+
+def _check_columns(overrides: Mapping[str, str], config: TopicConfig) -> None:
+    """Check the typed columns of a topic, and that a table that has some keeps them.
+
+    Args:
+        overrides: the present overrides of the topic.
+        config: its new settings.
+    """
+    typed = typed_values_of(config)
+    names = ("table.value.format", "table.schema")
+    before = {name: overrides[name] for name in names if name in overrides}
+    check_new_columns(typed_values_of(TopicConfig.parse(before)), typed)
 
 
 def key_name(key: str, model: type[ConfigModel]) -> str:

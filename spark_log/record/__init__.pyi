@@ -5,6 +5,7 @@ from .arrays import int_array as int_array
 from .arrays import int_scalar as int_scalar
 from .arrays import ints_of as ints_of
 from .arrays import nullable_int_array as nullable_int_array
+from .arrays import offsets_of as offsets_of
 from .arrays import text_array as text_array
 from .arrays import text_scalar as text_scalar
 from .arrays import times_us_of as times_us_of
@@ -38,6 +39,7 @@ from .leader_change import leader_change_records as leader_change_records
 from .leader_change import parse_leader_change as parse_leader_change
 from .murmur2 import murmur2_of_key as murmur2_of_key
 from .murmur2 import murmur2_of_keys as murmur2_of_keys
+from .murmur2 import partition_for_key as partition_for_key
 from .murmur2 import partition_for_keys as partition_for_keys
 from .producer_append import MAX_PRODUCER_EPOCH as MAX_PRODUCER_EPOCH
 from .producer_append import SEQUENCES as SEQUENCES
@@ -54,3 +56,4 @@ from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
 from .schema import segment_schema as segment_schema
 from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes
+from .temporary_rows import TemporaryRows as TemporaryRows

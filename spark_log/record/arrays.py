@@ -108,6 +108,16 @@ def ints_of(column: pa.Array, kind: type[np.integer] | str) -> np.ndarray:
     return np.where(bools_of(column.is_valid()), values, 0) if column.null_count else values
 
 
+def offsets_of(column: pa.Array) -> np.ndarray:
+    """Return the offsets of a binary, string, list or map array, as int32 without a copy.
+
+    They count from the beginning of its data, also if the array is a slice.
+    """
+    if not len(column):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, column.offset * 4)
+
+
 def bool_array(values: np.ndarray) -> pa.Array:
     """Return a numpy array of booleans as an Arrow array."""
     packed = np.packbits(values, bitorder="little")

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from google_crc32c import extend
 
-from spark_log.record.arrays import bools_of, int_array, ints_of
+from spark_log.record.arrays import bools_of, int_array, ints_of, offsets_of
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import RECORD_SCHEMA
 
@@ -74,20 +74,16 @@ def _extend(crc: int, array: pa.Array) -> int:
 
 
 def _extend_ragged(crc: int, array: pa.Array) -> int:
-    offsets = _offsets(array)
+    offsets = offsets_of(array)
     if array.null_count and _hides_bytes(array, offsets):
         array = _emptied_nulls(array)
-        offsets = _offsets(array)
+        offsets = offsets_of(array)
     first, last = int(offsets[0]), int(offsets[-1])
     crc = extend(crc, offsets - offsets[0] if first else offsets)
     if pa.types.is_list(array.type):
         return _extend(crc, array.values.slice(first, last - first))
     data = array.buffers()[2]
     return int(crc if data is None else extend(crc, data.slice(first, last - first)))
-
-
-def _offsets(array: pa.Array) -> np.ndarray:
-    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
 
 
 def _hides_bytes(array: pa.Array, offsets: np.ndarray) -> bool:

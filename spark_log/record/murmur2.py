@@ -36,6 +36,11 @@ def partition_for_keys(keys: pa.Array, num_partitions: int) -> np.ndarray:
     return (positive % np.uint32(num_partitions)).astype(np.int32)
 
 
+def partition_for_key(key: bytes, num_partitions: int) -> int:
+    """Return Kafka's default partition for one key."""
+    return (murmur2_of_key(key) & 0x7FFFFFFF) % num_partitions
+
+
 def murmur2_of_keys(keys: pa.Array) -> np.ndarray:
     """Return the 32-bit murmur2 hash of every key as uint32.
 

@@ -7,8 +7,8 @@ one is opened in the background. So memory and open files are bounded however ma
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log import SegmentReader
+from spark_log.log import RepeatedValue, SegmentReader
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
 from spark_log.topic_read.plan import FilePart, PartitionRead
@@ -24,6 +24,9 @@ from spark_log.topic_read.timestamp_types import TypedPart, open_file, typed_par
 
 if TYPE_CHECKING:
     from pyarrow import dataset
+
+_SAME: Final = ("topic", "partition", "timestampType")
+"""Columns that are the same in a whole file, and not stored."""
 
 _GROUP_FILES: Final = 32
 _GROUP_BYTES: Final = 512 << 20
@@ -41,6 +44,7 @@ class ParquetRows:
         columns: names of the columns to return, in this order.
         where: the rows to return; None for all.
         needs_types: whether the column ``timestampType`` is needed.
+        repeated_values: name and value of a column that is the same in a whole file → the column.
     """
 
     topic: str
@@ -48,6 +52,7 @@ class ParquetRows:
     columns: Sequence[str]
     where: dataset.Expression | None
     needs_types: bool
+    repeated_values: dict[tuple[str, object], RepeatedValue] = field(default_factory=dict)
 
     def read(self, reads: Sequence[PartitionRead]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files; those of one partition in offset order.
@@ -94,21 +99,44 @@ class ParquetRows:
         from pyarrow import dataset  # late: most clients start without it
 
         file_format = dataset.ParquetFileFormat()
+        stored = [name for name in self.columns if name not in _SAME]
         try:
             fragments = [each.fragment(file_format, self.topic) for each in opened]
             scanner = dataset.FileSystemDataset(fragments, self.schema, file_format).scanner(
-                columns=list(self.columns),
+                columns=stored or ["offset"],
                 filter=where,
                 fragment_scan_options=dataset.ParquetFragmentScanOptions(
                     page_checksum_verification=True
                 ),
             )
-            yield from scanner.to_reader()
+            for tagged in scanner.scan_batches():
+                rows = tagged.record_batch
+                if rows.num_rows:
+                    same = dataset.get_partition_keys(tagged.fragment.partition_expression)
+                    yield self._with_same(rows, same)
         except (pa.ArrowException, OSError) as error:
             raise _damage(opened, error) from error
         finally:
             for each in opened:
                 each.reader.forget()
+
+    def _with_same(self, rows: pa.RecordBatch, same: Mapping[str, object]) -> pa.RecordBatch:
+        """Return rows of one file, with the columns that are the same in it."""
+        arrays = [
+            self._repeated(name, same[name]).repeated(rows.num_rows)
+            if name in _SAME
+            else rows.column(name)
+            for name in self.columns
+        ]
+        schema = pa.schema([self.schema.field(name) for name in self.columns])
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _repeated(self, name: str, value: object) -> RepeatedValue:
+        found = self.repeated_values.get((name, value))
+        if found is None:
+            found = RepeatedValue(pa.scalar(value, self.schema.field(name).type))
+            self.repeated_values[name, value] = found
+        return found
 
 
 @dataclass(frozen=True, slots=True)

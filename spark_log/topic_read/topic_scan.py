@@ -142,9 +142,7 @@ class _Rows:
         topic = self._planned.topic
         files = ParquetRows(topic.name, self._all, self.schema.names, self._where, needs_types)
         with self._planned.cluster.detecting_deletion(topic):
-            for batch in files.read(self._planned.partitions):
-                if batch.num_rows:
-                    yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+            yield from files.read(self._planned.partitions)
             yield from joined(self._tails())
 
     def _tails(self) -> Iterator[pa.RecordBatch]:

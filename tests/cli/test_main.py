@@ -26,6 +26,7 @@ COMMANDS = [
     "elect-leaders",
     "exporter",
     "features",
+    "get",
     "groups",
     "init",
     "log-dirs",

@@ -82,7 +82,7 @@ def test_only_records_of_aborted_transactions_may_be_missing_in_a_parquet_file(t
     segment = SegmentName.parse(name)
     assert segment is not None
     reader = files.open(segment)
-    writer = parquet_writer(files, segment)
+    writer = parquet_writer(files, segment, None)
     headers, records = reader.read_batch(0)
     short = replace(headers[0], record_count=headers[0].record_count - 1)
     records = records.slice(1)

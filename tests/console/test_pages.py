@@ -5,7 +5,8 @@ The overview has a file of its own: `test_overview.py`.
 
 import pytest
 
-from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log import Admin, ConfigResource, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.console.console import Rates
 from tests.cli.support import append, segment_files
 from tests.console.conftest import DAY_MS, EVIL, GROUP, TOPIC, get
@@ -33,6 +34,46 @@ class TestTopics:
         assert [each["log_end_offset"] for each in found["partitions"]] == [30, 30]
         assert {each["leader"] for each in found["partitions"]} == {0}
         assert found["configs"]["index.interval.bytes"] == "1"
+
+    def test_without_a_table_none_is_shown(self, client):
+        assert get(client, "/topic", topic="flights")["table"] is None
+        assert {each["table_format"] for each in get(client, "/topics")["topics"]} == {"none"}
+        assert "Table" not in client.get("/topic", params={"topic": "flights"}).text
+
+    def test_one_that_is_a_table_has_its_state(self, own_root, clients):
+        config = {"table.format": "delta", "retention.ms": "-1"}
+        admin = Admin(own_root)
+        admin.alter_configs([ConfigResource("topic", "flights", config)])
+        client = clients(own_root)
+        found = get(client, "/topic", topic="flights")["table"]
+        assert (found["format"], found["version"], found["lag"]) == ("delta", -1, 10)
+        cleaned = ClusterCleaner(Cluster(own_root), ["flights"], table_at_once=True).clean()
+        assert [each.error for each in cleaned] == [None]
+        append(own_root, "flights", b"later")
+
+        found = get(client, "/topic", topic="flights")["table"]
+        assert found["location"].startswith(str(own_root))
+        assert (found["version"], found["files"], found["lag"]) == (1, 1, 1)
+        assert found["size_bytes"] > 1000
+        assert (found["ends"], found["error"]) == ({"0": 10}, None)
+        page = client.get("/topic", params={"topic": "flights"}).text
+        assert all(each in page for each in ("<h2>Table</h2>", found["location"], "Table end"))
+        assert "delta table" in client.get("/topics").text
+
+        admin.alter_configs([ConfigResource("topic", "flights", {"table.format": "none"})])
+        assert ">ended<" in client.get("/topic", params={"topic": "flights"}).text
+
+    def test_a_damaged_table_does_not_hide_the_topic(self, own_root, clients):
+        config = ConfigResource("topic", "flights", {"table.format": "delta"})
+        Admin(own_root).alter_configs([config])
+        cluster = Cluster(own_root)
+        directory = cluster.image().topic("flights").directory
+        cluster.store.put_if_absent(f"{directory}/_delta_log/{0:020}.json", b"<b>no version")
+        found = get(clients(own_root), "/topic", topic="flights")
+        assert (found["records"], found["table"]["version"]) == (10, -1)
+        assert "cannot be parsed" in found["table"]["error"]
+        page = clients(own_root).get("/topic", params={"topic": "flights"}).text
+        assert ">unreadable<" in page
 
     def test_a_damaged_partition_does_not_hide_the_others(self, own_root, clients):
         append(own_root, "flights", b"another segment")

@@ -45,7 +45,7 @@ def dump_log(
             exists=True,
             dir_okay=False,
             readable=True,
-            help="A .log, .parquet, .index or .timeindex file in the directory of a partition.",
+            help="A .log, .parquet, .index, .timeindex or .keyindex file of a partition.",
         ),
     ],
     output: Output,
@@ -63,7 +63,7 @@ def dump_log(
     if name is None:
         raise typer.BadParameter(
             f"{file.name!r} is not the name of a segment (….log, ….parquet) or of its index "
-            f"(….index, ….timeindex), which begins with 20 digits",
+            f"(….index, ….timeindex, ….keyindex), which begins with 20 digits",
             param_hint="'FILE'",
         )
     if segment is not None:

@@ -126,7 +126,7 @@ def verify_topic_table(
 def rebuild_topic_table(topic: Topic, root: Root, output: Output) -> None:
     """Make the Delta log of a table anew, from the log's files.
 
-    The log itself is not changed. Programs that read an earlier version can finish.
+    The log itself is not changed. Programs may read earlier versions for a while.
     """
     table, image = _open(root, topic)
     with count_progress("Rebuilding", table.topic.num_partitions) as show:

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.cli.format.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
-from spark_log.log import OffsetIndex, TimeIndex
+from spark_log.log import KeyIndex, OffsetIndex, TimeIndex
 from spark_log.log.files import SegmentName
+from spark_log.record import ints_of, times_us_of
 from spark_log.storage import open_store
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """An entry of an offset index (``position``) or of a time index (``timestamp_us``).
+    """An entry of an offset index (``position``), a time index or a key index (``timestamp_us``).
 
     Attributes:
         offset: the absolute offset.
         position: the position of a block in the segment file; None in a time index.
-        timestamp_us: the largest timestamp up to the offset; None in an offset index.
+        timestamp_us: the largest timestamp up to the offset, in a key index that of the record;
+            None in an offset index.
         is_valid: whether the entry agrees with the segment; None without a segment file.
     """
 
@@ -49,7 +53,7 @@ def read_index(path: Path, name: SegmentName) -> IndexDump:
     """Read an index file.
 
     Args:
-        path: the ``.index`` or ``.timeindex`` file.
+        path: the ``.index``, ``.timeindex`` or ``.keyindex`` file.
         name: name of its segment. The segment file, and the offset index that a time index was
             made with, are expected in the same directory; both may be missing.
 
@@ -73,7 +77,11 @@ def read_index(path: Path, name: SegmentName) -> IndexDump:
 def _entries(
     path: Path, name: SegmentName, dump: SegmentDump | None, *, is_checked: bool
 ) -> list[IndexEntry]:
-    data = open_store(path.absolute().parent).open_buffer(path.name)
+    store = open_store(path.absolute().parent)
+    if path.name == name.key_index:
+        append_id = dump.append_id if dump is not None and is_checked else None
+        return list(_key_entries(KeyIndex(store, "", name, append_id), name))
+    data = store.open_buffer(path.name)
     if path.name == name.index:
         append_id = dump.append_id if dump is not None and is_checked else None
         return _offset_entries(OffsetIndex.from_bytes(name.base_offset, data, append_id), dump)
@@ -117,3 +125,13 @@ def _time_entries(index: TimeIndex, dump: SegmentDump | None) -> list[IndexEntry
         )
         for entry in index.entries()
     ]
+
+
+def _key_entries(index: KeyIndex, name: SegmentName) -> Iterator[IndexEntry]:
+    """Yield the records of a key index, in the order of the hashes of their keys."""
+    assert name.last_offset is not None
+    for rows in index.blocks():
+        offsets = ints_of(rows.column("offset"), np.int64).tolist()
+        for offset, timestamp_us in zip(offsets, times_us_of(rows).tolist(), strict=True):
+            is_valid = name.base_offset <= offset <= name.last_offset
+            yield IndexEntry(offset, None, timestamp_us, is_valid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
@@ -12,7 +12,7 @@ from pydantic import Field
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import Parameters, TopicName, View
-from spark_log.errors import UnknownTopicOrPartitionError
+from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
 from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, PartitionDescription
@@ -40,6 +40,31 @@ class CleanerState:
 
 
 @dataclass(frozen=True, slots=True)
+class TableState:
+    """The Delta table of a topic.
+
+    Attributes:
+        format: ``table.format``: ``delta``, or ``none`` if the topic was a table.
+        version: the number of the newest version; -1 before the first, or if it cannot be read.
+        location: the table's URL, for programs that read it.
+        files: the number of files in this version.
+        size_bytes: the size of these files.
+        lag: the number of offsets of the log that are not in the table yet.
+        ends: partition → the offset before which the table has its records.
+        error: the reason why the table cannot be read; None if it was read.
+    """
+
+    format: str
+    version: int
+    location: str
+    files: int
+    size_bytes: int
+    lag: int
+    ends: Mapping[int, int]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRow:
     """A topic in the list.
 
@@ -55,6 +80,7 @@ class TopicRow:
         under_replicated: the number of partitions with replicas out of sync.
         unreadable: the number of partitions that cannot be read now.
         cleaner: the cleaner's progress.
+        table_format: ``table.format``: ``delta`` if the topic is a Delta table, or ``none``.
     """
 
     name: str
@@ -66,6 +92,7 @@ class TopicRow:
     under_replicated: int
     unreadable: int
     cleaner: CleanerState
+    table_format: str
 
 
 class TopicsParameters(Parameters):
@@ -121,6 +148,7 @@ def _topic_row(
         sum(each.is_under_replicated for each in description.partitions),
         len(views) - len(known),
         _cleaner(topic, known),
+        topic.config().table_format,
     )
 
 
@@ -174,6 +202,7 @@ class TopicPage:
         records_per_second: the mean rate since the page was read before, at most a minute ago; None
             if it was not.
         cleaner: the cleaner's progress.
+        table: the topic's Delta table; None if it has none.
         partitions: the partitions, sorted by number.
         configs: the settings that users have made for this topic or for the cluster: key → value.
     """
@@ -184,18 +213,20 @@ class TopicPage:
     size_bytes: int
     records_per_second: float | None
     cleaner: CleanerState
+    table: TableState | None
     partitions: tuple[Partition, ...]
     configs: Mapping[str, str | None]
 
 
 def read_topic(console: Console, parameters: TopicParameters, budget: Budget) -> TopicPage:
-    """Read one topic: a listing for each of its partitions.
+    """Read one topic: a listing for each of its partitions, and the newest version of its table.
 
     Raises:
         UnknownTopicOrPartitionError: the topic does not exist.
     """
     topic = console.cluster.topic(parameters.topic)
     (description,) = console.admin.describe_topics([topic.name], with_offsets=False)
+    table = _table(console, topic)  # before the log: it never ends after the log then
     views = _views(console, [topic], budget)[topic.topic_id]
     known = [view for view in views.values() if view is not None]
     end = sum(view.log_end_offset for view in known)
@@ -206,8 +237,34 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
         sum(_size(view) for view in known),
         console.rates.per_second(topic.topic_id, end),
         _cleaner(topic, known),
+        None if table is None else replace(table, lag=_lag(table, views)),
         tuple(_partition(each, views.get(each.partition)) for each in description.partitions),
         {name: entry.value for name, entry in modified_configs(console, topic.name).items()},
+    )
+
+
+def _table(console: Console, topic: TopicImage) -> TableState | None:
+    """Return the topic's table, without its lag; None if it has none."""
+    image, table_format = console.cluster.image(), topic.config().table_format
+    if not image.may_have_tables:
+        return None
+    table = console.tables.committer(image, topic).table
+    try:
+        version = table.refresh()
+    except SparkLogError as error:
+        console.cluster.suppressed.add("console table", table.directory, error)
+        return TableState(table_format, -1, table.url, 0, 0, 0, {}, str(error))
+    if version.number < 0 and table_format == "none":
+        return None
+    files, size_bytes = len(version.data_files), version.size_bytes
+    return TableState(table_format, version.number, table.url, files, size_bytes, 0, version.ends())
+
+
+def _lag(table: TableState, views: Mapping[int, LogView | None]) -> int:
+    return sum(
+        view.log_end_offset - max(table.ends.get(number, 0), view.log_start_offset)
+        for number, view in views.items()
+        if view is not None
     )
 
 

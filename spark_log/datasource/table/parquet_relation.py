@@ -87,7 +87,12 @@ class ParquetFrames:
         self._topic = topic
         self._schema = schema
         # A missing or damaged file is an error, whatever the session's settings say.
-        self._options = {"ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", **options}
+        self._options = {
+            "ignoreMissingFiles": "false",
+            "ignoreCorruptFiles": "false",
+            "parquet.page.verify-checksum.enabled": "true",
+            **options,
+        }
 
     def read(self, parts: Iterable[ParquetPart]) -> list[DataFrame]:
         """Return DataFrames with the rows of all parts.
@@ -172,6 +177,7 @@ def _relation(
         Exception: this session has no such classes.
     """
     jvm: Any = spark.sparkContext._jvm
+    gateway: Any = spark.sparkContext._gateway
     session: Any = spark._jsparkSession
     sources = jvm.org.apache.spark.sql.execution.datasources
     new_path = jvm.org.apache.hadoop.fs.Path
@@ -181,7 +187,7 @@ def _relation(
     paths, partitions = [], []
     text = jvm.org.apache.spark.unsafe.types.UTF8String
     for each in directories:
-        values = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, len(_SAME))
+        values = gateway.new_array(jvm.java.lang.Object, len(_SAME))
         values[0] = text.fromString(topic)
         values[1], values[2] = each.part.partition, each.part.timestamp_type
         row = jvm.org.apache.spark.sql.catalyst.expressions.GenericInternalRow(values)
@@ -211,8 +217,9 @@ def _relation(
 def _cache_size(spark: SparkSession, cache: Any, path: Any, size_bytes: int) -> None:
     """Tell Spark the size of a file, which the table's version has, so that it does not ask."""
     jvm: Any = spark.sparkContext._jvm
+    gateway: Any = spark.sparkContext._gateway
     status = jvm.org.apache.hadoop.fs.FileStatus(size_bytes, False, 1, 128 << 20, 0, path)
-    statuses = spark.sparkContext._gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, 1)
+    statuses = gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, 1)
     statuses[0] = status
     cache.putLeafFiles(path, statuses)
 

@@ -202,6 +202,27 @@ class ReplicatedReader:
         replica.observe()
         return False
 
+    def find(
+        self, find_in_replica: Callable[[LocalLog, float], LogBatch | None]
+    ) -> LogBatch | None:
+        """Return a record before the high watermark.
+
+        Args:
+            find_in_replica: finds the record in a replica, before an offset.
+        """
+        failover = self._selection.failover()
+        while True:
+            self._selection.refresh_if_due()
+            state = self._selection.known_state
+            try:
+                with blaming(state.chain[-1]):
+                    end_offset = self._selection.high_watermark_cap
+                    return find_in_replica(self._selection.replica, end_offset)
+            except NewerLeaderEpochError:
+                self._selection.refresh_epoch()
+            except ReplicaFailedError as failed:
+                failover.leave_out(state, failed)
+
     def scan(
         self,
         start_offset: int,

@@ -61,6 +61,7 @@ from spark_log.log.rewrite import (
 )
 from spark_log.log.segment import IsAborted, SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
+from spark_log.values import typed_values_of
 
 _log = logging.getLogger(__name__)
 
@@ -475,6 +476,7 @@ class PartitionCleaner:
             compression=compression,
             index_interval_bytes=self._config.index_interval_bytes,
             to_parquet=to_parquet,
+            typed=None if to_parquet is None else typed_values_of(self._config),
             on_progress=self._on_progress,
         )
 

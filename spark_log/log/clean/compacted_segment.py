@@ -12,6 +12,7 @@ from spark_log.errors import AlreadyExistsError, StorageError
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.directory import LogView
 from spark_log.log.files import SegmentName
+from spark_log.log.key_index import KeyIndexWriter
 from spark_log.log.local_log import LocalLog
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
@@ -39,6 +40,7 @@ from spark_log.record import (
     batch_crc32c,
     rebase_batches,
 )
+from spark_log.values import typed_values_of
 
 OnProgress = Callable[[int], None]
 """A function that is called with numbers of bytes as they are read and written. It may block, to
@@ -112,8 +114,10 @@ class CompactedSegment:
         is_parquet = self._log.config.table_format != "none"
         name = SegmentName(base_offset, end_offset - 1, self._generation, is_parquet)
         writer: SegmentWriter | ParquetSegmentWriter
+        key_index = KeyIndexWriter(files.store, files.path, name)
         if is_parquet:
-            writer = parquet_writer(files, name, self._compaction_id)
+            typed = typed_values_of(self._log.config)
+            writer = parquet_writer(files, name, typed, self._compaction_id)
         else:
             writer = SegmentWriter(
                 files.store,
@@ -132,6 +136,8 @@ class CompactedSegment:
                 batches = moderate_batches(batches)
             for headers, records in join_batches(batches):
                 writer.write_rewritten(records, headers)
+                if is_parquet:
+                    key_index.add(records, headers)
                 self.records_written += records.num_rows
                 on_progress(records.nbytes)
             segment = writer.finish()
@@ -143,7 +149,10 @@ class CompactedSegment:
             with files.suppressed.suppress("index", files.path, StorageError):
                 for derived, data in segment.derived_files(name):
                     files.store.put(files.file_path(derived), data, sync=False)
+            with files.suppressed.suppress("key index", files.path, StorageError, OSError):
+                key_index.put(segment.append_id)
         finally:
+            key_index.discard()
             writer.discard()
 
     def _compression(self, group: list[OpenSegment], raw_bytes: int) -> str:

@@ -13,7 +13,7 @@ from spark_log.log.files import SegmentName
 
 
 class CompactionLimits(NamedTuple):
-    """The demands of a table on the next compaction of its log.
+    """The demands of a table on a compaction that takes its generation next.
 
     Attributes:
         names_end: whether the compaction names its end in its generation's file (protocol B6).
@@ -25,7 +25,7 @@ class CompactionLimits(NamedTuple):
 
 
 NO_LIMITS: Final = CompactionLimits()
-"""The limits of a log without a table: none."""
+"""The limits of a log without a table."""
 
 
 class LogTable(Protocol):

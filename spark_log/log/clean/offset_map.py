@@ -8,8 +8,6 @@ a time.
 
 from __future__ import annotations
 
-import mmap
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,9 +16,8 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import ipc
 
-from spark_log.record import bools_of, int_array, ints_of, murmur2_of_keys
+from spark_log.record import TemporaryRows, bools_of, int_array, ints_of, murmur2_of_keys
 
 _ROW_BYTES = 96
 """Memory for a key in addition to its own bytes: row number, hash and temporary arrays."""
@@ -61,7 +58,7 @@ class OffsetMap:
         needed_bytes = key_bytes + _ROW_BYTES * row_count
         self._bucket_bytes = max(1, min(memory_bytes, _MAX_BUCKET_BYTES))
         self._bucket_count = min(_MAX_BUCKETS, max(1, -(-needed_bytes // self._bucket_bytes)))
-        self._buckets: dict[int, _Bucket] = {}
+        self._buckets: dict[int, TemporaryRows] = {}
         self._pieces: list[pa.RecordBatch] = []
         self._piece_bytes = 0
         self._next_row = 0
@@ -122,7 +119,7 @@ class OffsetMap:
         for bucket, end in enumerate(ends.tolist()):
             if end > start:
                 if bucket not in self._buckets:
-                    self._buckets[bucket] = _Bucket()
+                    self._buckets[bucket] = TemporaryRows(_SCHEMA, "compaction")
                 self._buckets[bucket].write(sorted_batch.slice(start, end - start))
             start = end
 
@@ -170,10 +167,11 @@ class OffsetMap:
             with closing(bucket):
                 yield from self._parts(bucket)
 
-    def _parts(self, bucket: _Bucket) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
+    def _parts(self, bucket: TemporaryRows) -> Iterator[tuple[pa.Array, np.ndarray, np.ndarray]]:
         """Yield a bucket; if it does not fit into memory, in parts by other bits of the hashes."""
         reader = bucket.reader()
-        count = min(-(-bucket.needed_bytes // self._bucket_bytes), bucket.row_count, _MAX_PARTS)
+        needed_bytes = bucket.size_bytes + _ROW_BYTES * bucket.row_count
+        count = min(-(-needed_bytes // self._bucket_bytes), bucket.row_count, _MAX_PARTS)
         if count <= 1:
             yield _columns(reader.read_all())
             return
@@ -187,43 +185,6 @@ class OffsetMap:
             table = pa.Table.from_batches(pieces)
             if table.num_rows:
                 yield _columns(table)
-
-
-class _Bucket:
-    """Rows in an unlinked temporary file, which the system deletes when the process ends.
-
-    Attributes:
-        row_count: number of rows that were written.
-        needed_bytes: memory that these rows need.
-    """
-
-    def __init__(self) -> None:
-        """Create the empty file."""
-        self._descriptor, path = tempfile.mkstemp(prefix="spark-log-compaction-")
-        try:
-            self._sink = pa.OSFile(path, "wb")
-        finally:
-            os.unlink(path)
-        self._writer = ipc.new_file(self._sink, _SCHEMA)
-        self.row_count = self.needed_bytes = 0
-
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Append rows."""
-        self.row_count += rows.num_rows
-        self.needed_bytes += _needed_bytes(rows)
-        self._writer.write_batch(rows)
-
-    def reader(self) -> ipc.RecordBatchFileReader:
-        """End writing; return a reader of all rows."""
-        self._writer.close()
-        self._sink.close()
-        mapped = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
-        return ipc.open_file(pa.py_buffer(mapped))
-
-    def close(self) -> None:
-        """Close the file, which deletes it. Arrays that were read stay valid."""
-        self._sink.close()
-        os.close(self._descriptor)
 
 
 def _needed_bytes(batch: pa.RecordBatch) -> int:

@@ -12,6 +12,7 @@ LOG_SUFFIX: Final = ".log"
 PARQUET_SUFFIX: Final = ".parquet"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+KEY_INDEX_SUFFIX: Final = ".keyindex"
 START_SUFFIX: Final = ".start"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 GENERATION_SUFFIX: Final = ".generation"
@@ -82,8 +83,12 @@ class SegmentName:
 
     @property
     def index_names(self) -> tuple[str, ...]:
-        """Names of its index files, which may exist; none of a Parquet file, whose footer tells."""
-        return () if self.is_parquet else (self.index, self.time_index)
+        """Names of its index files, which may exist.
+
+        The footer of a Parquet file tells offsets and times. It has a key index if a compaction
+        wrote it.
+        """
+        return (self.key_index,) if self.is_parquet else (self.index, self.time_index)
 
     @property
     def index(self) -> str:
@@ -94,6 +99,11 @@ class SegmentName:
     def time_index(self) -> str:
         """Name of its time index."""
         return self.stem + TIME_INDEX_SUFFIX
+
+    @property
+    def key_index(self) -> str:
+        """Name of its key index, which only a Parquet file has."""
+        return self.stem + KEY_INDEX_SUFFIX
 
     @classmethod
     def parse(cls, name: str) -> SegmentName | None:
@@ -113,9 +123,12 @@ class SegmentName:
         Returns:
             The name of the index's segment.
         """
-        if not name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)):
+        stem, _, suffix = name.rpartition(".")
+        if f".{suffix}" == KEY_INDEX_SUFFIX:
+            return cls.parse(stem + PARQUET_SUFFIX)
+        if f".{suffix}" not in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             return None
-        return cls.parse(name.rpartition(".")[0] + LOG_SUFFIX)
+        return cls.parse(stem + LOG_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 - `pruning`: which segments and offsets a read by time can skip.
 - `tail_view`, `committed_tail_view`: the end of the log as a reader follows it, for each of the two
   isolation levels.
+- `key_lookup`: the newest record of a key; `key_map`: the keys of one segment in memory.
 - `leader_epochs`: lookups of leader epochs.
 - `probe_interval`: pauses between the probes for the next segment.
 """

@@ -1,3 +1,4 @@
+from .key_lookup import KeyQuery as KeyQuery
 from .leader_epochs import LeaderEpochs as LeaderEpochs
 from .log_reader import MAX_READ_BYTES as MAX_READ_BYTES
 from .log_reader import IsolationLevel as IsolationLevel
@@ -6,6 +7,7 @@ from .log_reader import SeekResult as SeekResult
 from .probe_interval import ProbeInterval as ProbeInterval
 from .pruning import prune_segments as prune_segments
 from .record_columns import RecordColumns as RecordColumns
+from .record_columns import RepeatedValue as RepeatedValue
 from .record_columns import joined as joined
 from .record_columns import stored_columns as stored_columns
 from .segment_batches import Batches as Batches

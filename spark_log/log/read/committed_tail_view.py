@@ -20,6 +20,13 @@ _MAX_LISTED: Final = 4_096
 from the segment's headers."""
 
 
+def compact_aborted(index: TransactionIndex, view: LogView) -> None:
+    """Leave aborted transactions to the headers of their segments if there are many."""
+    if index.aborted_count > _MAX_LISTED:
+        ends = (each.end_offset or view.log_end_offset for each in view.live.segments)
+        index.compact([view.log_start_offset, *ends])
+
+
 class CommittedTailView(LogCache):
     """The followed end of a log, with the transactions that decide which records are returned.
 
@@ -76,14 +83,8 @@ class CommittedTailView(LogCache):
         The returned view is newer than the given one if the log was rewritten meanwhile.
         """
         self._state, view = self._snapshots.transactions(view, self._state)
-        self._compact(view)
+        compact_aborted(self.index, view)
         return self.index, view
-
-    def _compact(self, view: LogView) -> None:
-        """Leave aborted transactions to the headers of their segments if there are many."""
-        if self.index.aborted_count > _MAX_LISTED:
-            ends = (each.end_offset or view.log_end_offset for each in view.live.segments)
-            self.index.compact([view.log_start_offset, *ends])
 
     # --- following -------------------------------------------------------------------------------
 
@@ -100,7 +101,7 @@ class CommittedTailView(LogCache):
         if self._is_doubted or not is_followed:
             _, view = self.load(view)
         self._is_doubted = False
-        self._compact(view)
+        compact_aborted(self.index, view)
         self.index.log_start_offset = view.log_start_offset
         self._tail = TailView(
             self._directory,

@@ -13,6 +13,7 @@ from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.producers import OpenTransaction, TransactionIndex
 from spark_log.log.read.committed_tail_view import CommittedTailView
+from spark_log.log.read.key_lookup import KeyLookup, KeyQuery
 from spark_log.log.read.pruning import SegmentTimes
 from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
@@ -61,6 +62,7 @@ class LogReader(LogCache):
         self._tail: TailView | None = None
         self._times: SegmentTimes | None = None
         self._committed = CommittedTailView(directory, snapshots)
+        self._keys: KeyLookup | None = None
         self._share = LOG_CACHES.share(self)
         self.blocking_transaction: OpenTransaction | None = None
 
@@ -177,6 +179,8 @@ class LogReader(LogCache):
         """
         self._tail = None
         self._committed.forget()
+        if self._keys is not None:
+            self._keys.forget()
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Record a segment that this process appended: the next read need not probe for it."""
@@ -366,6 +370,21 @@ class LogReader(LogCache):
             if found is not None:
                 return found
         return None
+
+    def find_key(self, query: KeyQuery) -> LogBatch | None:
+        """Return the newest record of a key, in a batch of one row; None if the log has none.
+
+        A tombstone is a record without a value.
+
+        Args:
+            query: the key, and the records that count.
+
+        Raises:
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        if self._keys is None:
+            self._keys = KeyLookup(self._directory, self._snapshots)
+        return self._keys.find(replace(query, max_leader_epoch=self.max_leader_epoch))
 
     def scan_view(
         self,

@@ -121,9 +121,9 @@ def parts_within_times(
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of an offset range of a segment that a read within bounds of time needs.
 
-    The first part begins at the first record with the first timestamp, or a later one. The parts
-    may also have records outside of the bounds: the caller compares their timestamps. The footer of
-    a Parquet file tells which of its row groups may have records within the bounds.
+    The first part begins at the first record with the first timestamp, or a later one; in a Parquet
+    file, whose footer tells the times of its row groups, at the row group with this record. The
+    parts may also have records outside of the bounds: the caller compares their timestamps.
 
     Args:
         reader: the segment's reader.

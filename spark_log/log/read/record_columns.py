@@ -26,9 +26,9 @@ class RecordColumns:
             schema: columns of `record.READ_SCHEMA`, in any order. The batches need the stored ones.
         """
         self._schema = schema
-        self._topic = _Constant(text_scalar(topic))
-        self._partition = _Constant(int_scalar(partition, pa.int32()))
-        self._timestamp_types = [_Constant(int_scalar(kind, pa.int32())) for kind in (0, 1)]
+        self._topic = RepeatedValue(text_scalar(topic))
+        self._partition = RepeatedValue(int_scalar(partition, pa.int32()))
+        self._timestamp_types = [RepeatedValue(int_scalar(kind, pa.int32())) for kind in (0, 1)]
 
     def of(self, batch: LogBatch) -> pa.RecordBatch:
         """Return the rows of a batch."""
@@ -46,14 +46,20 @@ class RecordColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
-class _Constant:
-    """An Arrow array that repeats one value; a longer one is built only when it is needed."""
+class RepeatedValue:
+    """A column with one value, sliced from the longest array so far."""
 
     def __init__(self, value: pa.Scalar) -> None:
+        """Build no array yet.
+
+        Args:
+            value: the value.
+        """
         self._value = value
         self._array = pa.repeat(value, 0)
 
     def repeated(self, length: int) -> pa.Array:
+        """Return an array of this length; a longer one than before is built."""
         if length > len(self._array):
             self._array = pa.repeat(self._value, length)
         return self._array.slice(0, length)

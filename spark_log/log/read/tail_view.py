@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Final
 
 from spark_log.errors import NotFoundError
@@ -127,6 +128,11 @@ class TailView:
         if self.is_valid:
             self._directory.identities.check(reader.path, name, reader.append_id)
         return reader
+
+    def newest_first(self) -> Iterator[tuple[SegmentName, int]]:
+        """Yield name and first offset of each segment that was kept, from the log's end on."""
+        for index in range(len(self._starts) - 1, -1, -1):
+            yield self._name(index), self._starts[index]
 
     def take_last(self, view: LogView) -> SegmentReader | None:
         """Hand over the last segment of the listing if it is open and ``view`` is the listing's."""

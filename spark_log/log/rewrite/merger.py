@@ -39,6 +39,9 @@ from spark_log.log.segment import (
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 if TYPE_CHECKING:
+    from spark_log.values import TypedValues
+
+if TYPE_CHECKING:
     from spark_log.log.segment import ParquetSegmentWriter
 
 _log = logging.getLogger(__name__)
@@ -72,6 +75,7 @@ def merge(
     index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
     sync: bool = True,
     to_parquet: IsAborted | None = None,
+    typed: TypedValues | None = None,
     on_progress: Callable[[int], None] = lambda done_bytes: None,
 ) -> SegmentSummary:
     """Merge consecutive live segments into one; return its summary. One segment may be merged, too.
@@ -96,6 +100,7 @@ def merge(
         to_parquet: function that returns whether a batch was aborted, to write a Parquet file
             without the records of such batches; their headers stay. All transactions in the
             segments must have their markers. None writes an Arrow file, with all records.
+        typed: the typed columns of a Parquet file; None if the topic has none.
         on_progress: called with numbers of bytes as they are read and written; may block.
 
     Raises:
@@ -132,7 +137,7 @@ def merge(
     with_offsets = name.is_parquet or any(reader.has_gaps for _, reader in readers)
     writer: SegmentWriter | ParquetSegmentWriter
     if name.is_parquet:
-        writer = parquet_writer(directory, name)
+        writer = parquet_writer(directory, name, typed)
     else:
         writer = SegmentWriter(
             directory.store,
@@ -194,13 +199,17 @@ def merge(
 
 
 def parquet_writer(
-    directory: PartitionDirectory, name: SegmentName, compaction_id: str | None = None
+    directory: PartitionDirectory,
+    name: SegmentName,
+    typed: TypedValues | None,
+    compaction_id: str | None = None,
 ) -> ParquetSegmentWriter:
     """Return a writer of a Parquet segment.
 
     Args:
         directory: the partition's directory.
         name: the segment's name.
+        typed: the topic's typed columns; None if it has none.
         compaction_id: random id of the compaction that writes it; None for a merge.
 
     Raises:
@@ -216,6 +225,7 @@ def parquet_writer(
         partition=directory.partition,
         name=name,
         compaction_id=compaction_id,
+        typed=typed,
     )
 
 

@@ -62,11 +62,11 @@ class PackedHeaders(NamedTuple):
 
 
 class RowStatistics(NamedTuple):
-    """The statistics of a Parquet file's rows, from its footer.
+    """The statistics of all rows in the footer of a Parquet file.
 
     Attributes:
         num_rows: number of rows.
-        min_offset: the first offset. This and the other statistics are -1 without rows.
+        min_offset: the first offset; -1 without rows, as the next three.
         max_offset: the last offset.
         min_timestamp_us: the smallest timestamp, microseconds since the epoch.
         max_timestamp_us: the largest timestamp.

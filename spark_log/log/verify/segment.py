@@ -26,6 +26,7 @@ from spark_log.log.segment import (
 )
 from spark_log.log.verify.finding import LogFinding, LogFindingKind, LogSeverity
 from spark_log.log.verify.index_owners import IndexOwners
+from spark_log.log.verify.key_index import KeyIndexCheck
 from spark_log.record import (
     NO_TIMESTAMP,
     BatchHeader,
@@ -82,6 +83,7 @@ class SegmentCheck:
         self._path = directory.file_path(name.file_name)
         self._index_path = directory.file_path(name.index)
         self._time_index_path = directory.file_path(name.time_index)
+        self._keys = KeyIndexCheck(directory, name)
         self._positions: list[int] = []
         self._bases: list[int] = []
         self._latest: list[TimestampOffset | None] = []
@@ -120,8 +122,10 @@ class SegmentCheck:
         on_progress(self._size_bytes - seen_bytes)
         with suppress(CorruptRecordError):
             self.end_offset = reader.end_offset
-        if self.is_sound and self._name.index_names:
+        if self.is_sound and not self._name.is_parquet:
             yield from self._check_indexes(reader)
+        if self.is_sound:
+            yield from self._keys.findings(reader, is_settled=self._is_settled, repair=self._repair)
 
     def summary(self) -> SegmentSummary | None:
         """Return the segment's summary for a snapshot; None if the file is not sound."""
@@ -178,6 +182,7 @@ class SegmentCheck:
                 reader.check_follows(previous, headers[0], ordinal)
                 self._record_batch(reader.position(ordinal), headers, records)
                 self._on_headers(headers)
+                self._keys.add(records, headers)
                 previous = headers[-1]
                 problem = _marker_problem(headers, records) or _barrier_problem(headers, records)
                 finding = None if problem is None else self._damaged(problem)

@@ -26,6 +26,7 @@ from spark_log.metadata.records import (
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.names import validate_topic_name
 from spark_log.types import NewPartitions, NewTopic
+from spark_log.values import typed_values_of
 
 MAX_PARTITIONS: Final = 200_000
 """Maximum number of partitions of a topic, so that a typing error cannot create millions."""
@@ -67,7 +68,7 @@ def validate_new_topic(topic: NewTopic) -> None:
             f"topic {topic.name!r}: replication factor {factor!r}; give at least 1, or leave it "
             f"out for the cluster's default.replication.factor"
         )
-    TopicConfig.parse(topic.topic_configs)
+    typed_values_of(TopicConfig.parse(topic.topic_configs))
 
 
 def topic_records(topic: NewTopic, topic_id: str, image: MetadataImage) -> list[MetadataRecord]:

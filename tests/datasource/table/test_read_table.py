@@ -3,9 +3,8 @@
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
 from spark_log import (
     Admin,
@@ -20,6 +19,7 @@ from spark_log.cluster import Cluster
 from spark_log.datasource.table import parquet_relation
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
 from tests.datasource.conftest import spark
+from tests.docs.blocks import block
 from tests.record.samples import START_US
 from tests.topic_read.topics import (
     TOPIC,
@@ -34,7 +34,7 @@ from tests.topic_read.topics import (
 __all__ = ["spark"]
 pytestmark = pytest.mark.spark
 
-SPARK_ERRORS = (PySparkException, Py4JJavaError)
+SPARK_ERRORS = Exception  # PySparkException, or py4j's
 START = datetime.fromtimestamp(START_US / 1_000_000, UTC)
 
 
@@ -175,6 +175,22 @@ class TestStart:
         finally:
             spark.conf.unset("spark.sql.files.ignoreMissingFiles")
 
+    def test_a_flipped_bit_is_an_error(self, spark, filled):
+        frame = read_table(spark, filled, TOPIC)
+        cluster = Cluster(filled)
+        log = cluster.partition_log(cluster.topic(TOPIC), 1)
+        path = log.files.file_path(version_of(cluster).partitions[1].files[0].file_name)
+        path = log.files.store.directory_url(path)
+        values = pq.ParquetFile(path).metadata.row_group(0).column(3)
+        with open(path, "r+b") as file:
+            at = values.data_page_offset + values.total_compressed_size - 5
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 1]))
+        with pytest.raises(SPARK_ERRORS):
+            frame.select("value").collect()
+
     def test_records_of_the_log_that_are_gone_are_an_error(self, spark, filled):
         frame = read_table(spark, filled, TOPIC)
         Admin(filled).delete_records({TopicPartition(TOPIC, 1): 320})
@@ -278,6 +294,43 @@ def test_two_hundred_partitions_are_one_scan(spark, tmp_path):
     assert plan_of(frame).count("FileScan") == 1
     counts = {row.partition: row["count"] for row in frame.groupBy("partition").count().collect()}
     assert counts == dict.fromkeys(range(200), 10)
+
+
+class TestThePage:
+    def test_reads_what_it_says(self, spark, tmp_path):
+        root = str(tmp_path / "log")
+        settings = {"table.format": "delta", "retention.ms": "-1"}
+        Admin(root).create_topics([NewTopic("flights", 2, topic_configs=settings)])
+        with Producer(root, linger_ms=1000) as producer:
+            for day in range(1, 31):
+                for number in range(10):
+                    time = datetime(2013, 1, day, number, tzinfo=UTC)
+                    producer.send(
+                        "flights",
+                        b"%d" % number,
+                        key=b"%d" % day,
+                        partition=number % 2,
+                        timestamp_ms=int(time.timestamp() * 1000),
+                    )
+        clean(root)
+        names = {"spark": spark}
+        exec(block("docs/spark.md", "read_table(").replace("/data/log", root), names)
+        assert names["flights"].count() == 300
+        assert names["late"].count() == 49
+        assert {bytes(row.key) for row in names["day"].collect()} == {b"14"}
+        assert names["day"].count() == 10
+
+    def test_scans_what_it_says(self, tmp_path, capsys):
+        root = str(tmp_path / "log")
+        Admin(root).create_topics([NewTopic("flights", 2)])
+        with Producer(root) as producer:
+            for number in range(100):
+                producer.send("flights", b"", key=b"%d" % (number % 3))
+        exec(block("docs/spark.md", "for batch in flights").replace("/data/log", root))
+        assert sum(map(int, capsys.readouterr().out.split())) == 100
+        pytest.importorskip("duckdb")
+        exec(block("docs/spark.md", "import duckdb").replace("/data/log", root), {})
+        assert "34" in capsys.readouterr().out
 
 
 class TestStream:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from spark_log.log.clean import offset_map
 from spark_log.log.clean.offset_map import OffsetMap
+from spark_log.record.temporary_rows import TemporaryRows
 
 KEYS = st.one_of(st.none(), st.binary(max_size=3), st.sampled_from([b"a" * 40, b"b" * 1200]))
 
@@ -85,13 +86,13 @@ class TestMemory:
 
     def test_small_parts_of_keys_are_written_to_files_together(self, monkeypatch):
         written = []
-        write = offset_map._Bucket.write  # noqa: SLF001 - how often it writes
+        write = TemporaryRows.write
 
         def noted(bucket, rows):
             written.append(rows.num_rows)
             write(bucket, rows)
 
-        monkeypatch.setattr(offset_map._Bucket, "write", noted)  # noqa: SLF001
+        monkeypatch.setattr(TemporaryRows, "write", noted)
         keys = [b"%08d" % number for number in range(2_000)]
         with OffsetMap(2_000, 10 * 2**20, memory_bytes=2**20) as latest:
             for first in range(0, 2_000, 10):

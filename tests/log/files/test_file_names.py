@@ -27,10 +27,11 @@ class TestSegmentName:
         assert name.index == "00000000000000000000-00000000000000524287.3.index"
         assert name.time_index == "00000000000000000000-00000000000000524287.3.timeindex"
 
-    def test_a_parquet_segment_is_named_like_an_arrow_file_and_has_no_indexes(self):
+    def test_a_parquet_segment_is_named_like_an_arrow_file_and_has_only_an_index_of_keys(self):
         name = SegmentName(0, 524_287, 3, is_parquet=True)
         assert name.file_name == "00000000000000000000-00000000000000524287.3.parquet"
-        assert name.index_names == ()
+        assert name.index_names == ("00000000000000000000-00000000000000524287.3.keyindex",)
+        assert SegmentName.parse_index(name.key_index) == name
         assert name != SegmentName(0, 524_287, 3)
 
     @given(

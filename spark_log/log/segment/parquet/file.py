@@ -23,6 +23,7 @@ from spark_log.log.segment.parquet.header_block import (
 )
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
+from spark_log.log.segment.parquet.typed_columns import LeftOutValues
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
@@ -93,6 +94,7 @@ class _ParquetFile(SegmentFile):
         schema = BATCH_SCHEMA if self._has_gaps else RECORD_SCHEMA
         self.schema = schema.with_metadata(identity)
         self._append_id = identity.get(b"spark_log.append_id", b"")
+        self._left_out = LeftOutValues.of(identity)
         self._block: tuple[int, HeaderBlock] | None = None
         self._ahead: int | None = None
 
@@ -218,6 +220,9 @@ class _ParquetFile(SegmentFile):
             if name not in RECORD_SCHEMA.names
             or not nulls >> RECORD_SCHEMA.get_field_index(name) & 1
         }
+        left_out = self._left_out if "value" in stored else None
+        if left_out is not None:
+            stored.update(left_out.columns)
         columns: dict[str, pa.Array] = {}
         if stored:
             row_group = int(self._row_group_of[ordinal])
@@ -230,6 +235,8 @@ class _ParquetFile(SegmentFile):
             if table.num_rows != count:
                 raise ValueError(f"a row group has {table.num_rows} rows instead of {count}")
             columns = dict(zip(table.schema.names, map(_one_array, table.columns), strict=True))
+        if left_out is not None:
+            columns["value"] = left_out.give_back(columns["value"], columns)
         return pa.RecordBatch.from_arrays(
             [self._column(field, columns, count) for field in schema], schema=schema
         )

@@ -1,8 +1,10 @@
 """Writing a Parquet segment as a stream: one row group for each Arrow batch.
 
 Columns: ``offset`` (int64), and those of `RECORD_SCHEMA`; rows are in offset order. ``offset`` and
-``timestamp`` have statistics and a page index. Control records are not rows. They are stored with
-the batch headers (`header_block`), and readers of the log put them back in their places.
+``timestamp`` have statistics and a page index. The typed columns of the topic lie behind them
+(`typed_columns`), with statistics, a page index and dictionaries. Control records are not rows.
+They are stored with the batch headers (`header_block`), and readers of the log put them back in
+their places.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +26,7 @@ from spark_log.log.segment.parquet.row_groups import (
     RowGroup,
     encode_row_groups,
 )
+from spark_log.log.segment.parquet.typed_columns import TypedColumnsWriter, leaf_paths
 from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.writer import MAX_SEGMENT_RECORDS, check_rewritten
 from spark_log.record import (
@@ -40,6 +43,9 @@ from spark_log.record import (
     times_us_of,
 )
 from spark_log.storage import Store, storage_errors
+
+if TYPE_CHECKING:
+    from spark_log.values import TypedValues
 
 OFFSET_FIELD: Final = pa.field("offset", pa.int64(), nullable=False)
 
@@ -77,6 +83,7 @@ class ParquetSegmentWriter:
         partition: int,
         name: SegmentName,
         compaction_id: str | None = None,
+        typed: TypedValues | None = None,
     ) -> None:
         """Begin a segment.
 
@@ -87,6 +94,7 @@ class ParquetSegmentWriter:
             partition: number of the partition.
             name: name of the segment, which its file contains.
             compaction_id: id of the compaction that writes the segment; None for a merge.
+            typed: the topic's typed columns; None if it has none.
 
         Raises:
             StorageError: the segment cannot be staged.
@@ -98,6 +106,10 @@ class ParquetSegmentWriter:
         self._base_offset = name.base_offset
         schema = segment_schema(topic_id, partition, name.stem, compaction_id)
         self._identity: dict[bytes, bytes] = schema.metadata
+        self._typed = None if typed is None else TypedColumnsWriter(typed)
+        self._schema = PARQUET_SCHEMA
+        if typed is not None:
+            self._schema = pa.schema([*PARQUET_SCHEMA, *typed.decoded_schema])
         self._append_id = self._identity[b"spark_log.append_id"]
         self._row_groups: list[RowGroup] = []
         self._held: list[bytes] = []
@@ -112,7 +124,9 @@ class ParquetSegmentWriter:
             self._sink = FooterSink(self._staged.sink)
             self._file = pa.PythonFile(self._sink, mode="w")  # counts what was written
             with storage_errors(directory):
-                self._writer = parquet.ParquetWriter(self._file, PARQUET_SCHEMA, **WRITER_OPTIONS)
+                self._writer = parquet.ParquetWriter(
+                    self._file, self._schema, **_writer_options(self._schema)
+                )
         except BaseException:
             self._staged.discard()
             raise
@@ -181,6 +195,8 @@ class ParquetSegmentWriter:
             self._write_held()
             types = ",".join(map(str, sorted(self._timestamp_types))).encode()
             identity = {**self._identity, TIMESTAMP_TYPES_KEY: types}
+            if self._typed is not None:
+                identity |= self._typed.metadata()
             self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, identity))
             self._sink.hold()
             self._writer.close()
@@ -212,8 +228,10 @@ class ParquetSegmentWriter:
         offsets = ints_of(rows.column(OFFSET_DELTA_FIELD.name), np.int32).astype(np.int64)
         columns = {name: rows.column(name) for name in RECORD_SCHEMA.names}
         columns[OFFSET_FIELD.name] = int_array(offsets + self._base_offset, pa.int64())
+        if self._typed is not None:
+            columns |= self._typed.columns(columns["value"])
         return pa.RecordBatch.from_arrays(
-            [columns[name] for name in PARQUET_SCHEMA.names], schema=PARQUET_SCHEMA
+            [columns[name] for name in self._schema.names], schema=self._schema
         )
 
     def _row_group(
@@ -264,6 +282,21 @@ class ParquetSegmentWriter:
             least_us = int(times_us_of(records).min())
             known_us = self._min_timestamp_us
             self._min_timestamp_us = least_us if known_us is None else min(least_us, known_us)
+
+
+def _writer_options(schema: pa.Schema) -> dict[str, object]:
+    """Return the options of pyarrow's writer.
+
+    Typed columns are mostly read without the value. They, and the keys then, have dictionaries; the
+    writer stops to use one when it becomes large.
+    """
+    typed = [path for field in list(schema)[len(PARQUET_SCHEMA) :] for path in leaf_paths(field)]
+    if not typed:
+        return WRITER_OPTIONS
+    return WRITER_OPTIONS | {
+        "use_dictionary": ["key", *typed],
+        "write_statistics": ["offset", "timestamp", *typed],
+    }
 
 
 def _without_control(

@@ -41,13 +41,15 @@ def batch_of(parts):
     return tuple(headers), pa.concat_batches(pieces)
 
 
-def parquet_writer(store, name):
-    return ParquetSegmentWriter(store, DIRECTORY, topic_id=TOPIC_ID, partition=0, name=name)
+def parquet_writer(store, name, typed=None):
+    return ParquetSegmentWriter(
+        store, DIRECTORY, topic_id=TOPIC_ID, partition=0, name=name, typed=typed
+    )
 
 
-def put_parquet(store, arrow_batches, name):
+def put_parquet(store, arrow_batches, name, typed=None):
     """Write a list of `Part` for each row group as a Parquet segment; return its reader."""
-    writer = parquet_writer(store, name)
+    writer = parquet_writer(store, name, typed)
     for parts in arrow_batches:
         headers, records = batch_of(parts)
         writer.write_rewritten(records, headers)
