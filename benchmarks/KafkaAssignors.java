@@ -54,15 +54,12 @@ public class KafkaAssignors {
         // A new one every time: the sticky ones remember the highest generation they have seen.
         AbstractPartitionAssignor assignor = assignor(group.get("assignor").asText());
         Map<String, List<PartitionInfo>> partitions = new HashMap<>();
-        group.get("replicas").properties().forEach(topic -> {
+        group.get("partitions").properties().forEach(topic -> {
             List<PartitionInfo> infos = new ArrayList<>();
-            for (JsonNode racks : topic.getValue()) {
-                Node[] nodes = new Node[racks.size()];
-                for (int i = 0; i < nodes.length; i++)
-                    nodes[i] = new Node(i, "host", 9092, racks.get(i).asText());
+            Node[] none = new Node[0];
+            while (infos.size() < topic.getValue().asInt())
                 infos.add(new PartitionInfo(
-                    topic.getKey(), infos.size(), Node.noNode(), nodes, nodes));
-            }
+                    topic.getKey(), infos.size(), Node.noNode(), none, none));
             partitions.put(topic.getKey(), infos);
         });
         Map<String, Subscription> subscriptions = new TreeMap<>();
@@ -96,7 +93,7 @@ public class KafkaAssignors {
             new ConsumerGroupMetadata("group", generation, id, Optional.empty()));
         ByteBuffer userData = own.subscriptionUserData(new HashSet<>(topics));
         Subscription subscription = new Subscription(
-            topics, userData, owned, generation, text(member.get("rack")));
+            topics, userData, owned, generation, Optional.empty());
         subscription.setGroupInstanceId(text(member.get("instance")));
         return subscription;
     }

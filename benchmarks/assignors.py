@@ -3,9 +3,8 @@
     python -m benchmarks.assignors
 
 No peer; each figure has a goal. The cases: ten or a thousand topics, subscriptions that are equal
-or each to a random half of the topics, with and without racks. The first assignment is measured,
-and the one after a tenth of the members left and as many joined, some with claims of an older
-generation.
+or each to a random half of the topics. The first assignment is measured, and the one after a tenth
+of the members left and as many joined, some with claims of an older generation.
 """
 
 import argparse
@@ -16,10 +15,8 @@ from functools import partial
 from benchmarks.log_report import Figure, Report, parser, run
 from benchmarks.timing import timed
 from spark_log.coordinator.assignors import Subscription, assignor, cooperative_step
-from spark_log.types import TopicPartition
 
 GOALS_S = {"range": 1.0, "roundrobin": 1.0, "sticky": 5.0}
-_RACKS = "ABC"
 
 
 def main() -> None:
@@ -38,15 +35,12 @@ def measure(options: argparse.Namespace) -> Report:
     figures = []
     for topics in options.topics:
         for equal in (True, False):
-            for with_racks in (False, True):
-                figures += _figures(options, topics, equal=equal, with_racks=with_racks)
+            figures += _figures(options, topics, equal=equal)
     notes = {"partitions": options.partitions, "members": options.members}
     return Report("assignors", figures, notes)
 
 
-def _figures(
-    options: argparse.Namespace, topics: int, *, equal: bool, with_racks: bool
-) -> list[Figure]:
+def _figures(options: argparse.Namespace, topics: int, *, equal: bool) -> list[Figure]:
     chance = random.Random(0)
     names = [f"topic{i:04d}" for i in range(topics)]
     partitions = dict.fromkeys(names, options.partitions // topics)
@@ -54,19 +48,13 @@ def _figures(
 
     def subscription() -> Subscription:
         half = tuple(chance.sample(names, (topics + 1) // 2))
-        rack = chance.choice(_RACKS) if with_racks else None
-        return Subscription(every if equal else half, rack=rack)
+        return Subscription(every if equal else half)
 
     first = {f"member{i:04d}": subscription() for i in range(options.members)}
-    racks = {
-        TopicPartition(topic, i): frozenset(chance.sample(_RACKS, 2))
-        for topic, count in partitions.items()
-        for i in range(count if with_racks else 0)
-    }
-    kind = f"{topics} topics, {'equal' if equal else 'different'}{', racks' * with_racks}"
+    kind = f"{topics} topics, {'equal' if equal else 'different'}"
     figures = []
     for name, at_most in GOALS_S.items():
-        assign = partial(assignor(name).assign, partitions, racks=racks)
+        assign = partial(assignor(name).assign, partitions)
         took_s = timed(partial(assign, first))
         figures.append(Figure(f"{name}, {kind}, first", took_s, "s", at_most=at_most))
     before = assign(first)

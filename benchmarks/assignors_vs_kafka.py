@@ -34,7 +34,6 @@ from spark_log.types import TopicPartition
 
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 _SOURCE = Path(__file__).parent / "KafkaAssignors.java"
-_RACKS = "ABCD"
 _Assignment = dict[str, list[TopicPartition]]
 
 
@@ -45,7 +44,6 @@ class Group:
     assignor: str
     partitions: dict[str, int]
     subscriptions: dict[str, Subscription]
-    racks: dict[TopicPartition, frozenset[str]]
 
     @property
     def has_equal_subscriptions(self) -> bool:
@@ -59,8 +57,8 @@ class Group:
         )
 
     def json(self) -> str:
-        replicas = {
-            topic: [sorted(self.racks.get(TopicPartition(topic, i), ())) for i in range(count)]
+        partitions = {
+            topic: count
             for topic, count in self.partitions.items()
             if any(topic in each.topics for each in self.subscriptions.values())
         }
@@ -70,11 +68,10 @@ class Group:
                 "owned": sorted(each.owned),
                 "generation": each.generation,
                 "instance": each.group_instance_id,
-                "rack": each.rack,
             }
             for member, each in self.subscriptions.items()
         }
-        return json.dumps({"assignor": self.assignor, "replicas": replicas, "members": members})
+        return json.dumps({"assignor": self.assignor, "partitions": partitions, "members": members})
 
 
 def main() -> None:
@@ -136,7 +133,6 @@ def random_group(chance: random.Random, name: str, *, hashed: bool) -> Group:
     members = ids if hashed else sorted(chance.sample(letters, size))
     everything = (*partitions, "nowhere")
     equal = chance.random() < 0.5
-    with_racks = chance.random() < 0.5
     same = tuple(chance.sample(everything, chance.randint(1, len(everything))))
 
     def subscription(owned: frozenset[TopicPartition], generation: int) -> Subscription:
@@ -146,19 +142,13 @@ def random_group(chance: random.Random, name: str, *, hashed: bool) -> Group:
             owned,
             generation,
             f"i{chance.randint(0, 10**6)}" if chance.random() < 0.3 else None,
-            chance.choice((None, *_RACKS)) if with_racks else None,
         )
 
-    racks = {
-        TopicPartition(topic, i): frozenset(chance.sample(_RACKS, chance.randint(0, 3)))
-        for topic, count in partitions.items()
-        for i in range(count if with_racks else 0)
-    }
     subscriptions = {member: subscription(frozenset(), -1) for member in members}
     if "sticky" in name and chance.random() < 0.9:
         if chance.random() < 0.6:
             there = dict(list(subscriptions.items())[: chance.randint(1, size)])
-            before = assignor(name).assign(partitions, there, racks)
+            before = assignor(name).assign(partitions, there)
             if chance.random() < 0.5:
                 partitions = {t: n + chance.choice((0, 0, 3)) for t, n in partitions.items()}
             claims = [
@@ -175,7 +165,7 @@ def random_group(chance: random.Random, name: str, *, hashed: bool) -> Group:
             subscriptions[member] = subscription(frozenset(), -1)
         for member in chance.sample(members, chance.randint(0, size - 1) // 4):
             del subscriptions[member]
-    return Group(name, partitions, subscriptions, racks)
+    return Group(name, partitions, subscriptions)
 
 
 def ask_kafka(groups: list[Group]) -> Iterator[_Assignment | str]:
@@ -199,7 +189,7 @@ def ask_kafka(groups: list[Group]) -> Iterator[_Assignment | str]:
 
 def ours(group: Group) -> _Assignment:
     """Return our assignor's answer."""
-    return assignor(group.assignor).assign(group.partitions, group.subscriptions, group.racks)
+    return assignor(group.assignor).assign(group.partitions, group.subscriptions)
 
 
 def compare(group: Group, kafkas: _Assignment | str) -> str:
@@ -208,7 +198,7 @@ def compare(group: Group, kafkas: _Assignment | str) -> str:
         return f"Kafka raises {kafkas.split(':')[0]}"
     answer = ours(group)
     if group.assignor == "range":
-        # Without racks, Kafka's lists have topics in the order of its hash map.
+        # Kafka's lists have topics in the order of its hash map.
         kafkas = {member: sorted(each) for member, each in kafkas.items()}
     if answer == kafkas:
         return "same"

@@ -50,7 +50,7 @@ def main(
     session_timeout_ms: Annotated[int, typer.Option(help="session.timeout.ms")] = 6000,
     strategy: Annotated[str, typer.Option(help="The assignor.")] = "range",
     root: Annotated[str, typer.Option(help="A directory; a temporary one by default.")] = "",
-    joins: Annotated[str, typer.Option(help="How many join at once: 8,50,100")] = "",
+    joins: Annotated[str, typer.Option(help="Members that join at once: 8,50,100")] = "",
     delay_ms: Annotated[int, typer.Option(help="Time that the first ones wait for others.")] = 0,
 ) -> None:
     """Print the milliseconds."""
@@ -65,7 +65,7 @@ def main(
         try:
             for _ in range(members):
                 bench.start()
-            bench.settled()
+            bench.wait_until_settled()
             left_ms = [bench.leave() for _ in range(leaves)]
             killed_ms = [bench.kill() for _ in range(kills)]
         finally:
@@ -99,7 +99,7 @@ def _joins(
         bench = _Bench(url, partitions, session_timeout_ms, strategy)
         try:
             began_ms = bench.start_at_once(count)
-            took_ms = bench.settled() - began_ms
+            took_ms = bench.wait_until_settled() - began_ms
             joined_ms = max(each.joined_ms for each in bench.processes) - began_ms
             records = GroupCoordinator(Cluster(url), GROUP).describe().generation
         finally:
@@ -145,7 +145,7 @@ class _Bench:
         self.processes.append(_Process(process, here))
 
     def start_at_once(self, count: int) -> float:
-        """Let ``count`` members join an empty group; return the begin of it, in milliseconds."""
+        """Let ``count`` members join an empty group; return the time of their start in ms."""
         context = get_context("spawn")
         begin = context.Barrier(count + 1)
         pipes = [context.Pipe() for _ in range(count)]
@@ -169,10 +169,10 @@ class _Bench:
         leaving = self.processes.pop(0)
         leaving.pipe.send("leave")
         began_ms = self._receive(leaving)
-        took_ms = self.settled() - began_ms
+        took_ms = self.wait_until_settled() - began_ms
         leaving.process.join(_PATIENCE_S)
         self.start()
-        self.settled()
+        self.wait_until_settled()
         return took_ms
 
     def kill(self) -> float:
@@ -180,13 +180,13 @@ class _Bench:
         began_ms = time.monotonic_ns() / 1e6
         assert killed.process.pid is not None
         os.kill(killed.process.pid, signal.SIGKILL)
-        took_ms = self.settled() - began_ms
+        took_ms = self.wait_until_settled() - began_ms
         killed.process.join(_PATIENCE_S)
         self.start()
-        self.settled()
+        self.wait_until_settled()
         return took_ms
 
-    def settled(self) -> float:
+    def wait_until_settled(self) -> float:
         """Wait until every member has its final assignment; return the time of the last one."""
         until_s = time.monotonic() + _PATIENCE_S
         while not self._is_settled():

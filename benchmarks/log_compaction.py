@@ -178,13 +178,13 @@ class Ours:
         log = _open(self._store, sync=False)
         batch = pa.RecordBatch.from_pylist([], RECORD_SCHEMA)
         while True:
-            writer = log.segment_writer()
+            writer = log.stager.segment_writer()
             for _, batch in zip(range(_APPEND_BATCHES), batches, strict=False):
                 writer.write(batch)
             if not writer.record_count:
                 writer.discard()
                 break
-            log.append_segment(writer.finish())
+            log.appender.append_segment(writer.finish())
         log.append(closing_record())
         os.sync()
 

@@ -2,7 +2,7 @@
 
 It has Spark Log's columns and batch sizes. Its readers yield slices of one batch, its writers drop
 every batch; no file is opened. Like Spark Log's processes, its processes exclude modules from
-garbage collection. So no source behind this API can be faster.
+garbage collection. No source behind this API can be faster.
 """
 
 from collections.abc import Iterator, Sequence

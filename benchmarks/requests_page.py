@@ -31,8 +31,8 @@ benchmark, and if the page names a test, the test counts on a clock of its own.
 _COSTS = """\
 ## What they cost
 
-In dollars, for requests alone: bytes, and what keeps them, are extra. A put or a listing and a read
-have different prices, deletions are free. Prices for 1,000 requests are inputs (`--prices` takes
+In dollars, for requests alone: storage and traffic are extra. Puts and listings have one price,
+reads another, and deletions are free. Prices for 1,000 requests are inputs (`--prices` takes
 others from a JSON file):
 
 {prices}

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from benchmarks.command_line import positive
 from benchmarks.log_report import Figure, Report, parser, run
 from spark_log.config import ClusterConfig
-from spark_log.coordinator.group import changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import GroupRecord, from_json
 from spark_log.storage.local import LocalStore
-from spark_log.types import random_id
+from spark_log.util import random_id
 from spark_log.util.clock import SYSTEM_CLOCK
 
 _GROUP = "group"
@@ -54,12 +54,12 @@ def _figures(count: int, partitions: int, assignor: str) -> Iterator[Figure]:
 
         yield _seconds(
             f"{what}: all join in one record",
-            change(lambda group: changes.join(group, first, topics, config, members[1:-1])),
+            change(lambda group: group_decisions.join(group, first, topics, config, members[1:-1])),
         )
         assert len(log.state.members) == count
         yield _seconds(
             f"{what}: one more joins",
-            change(lambda group: changes.join(group, last, topics, config)),
+            change(lambda group: group_decisions.join(group, last, topics, config)),
         )
         segments = [
             file for file in store.list(GroupLog.directory_of(_GROUP)) if ".log" in file.name
@@ -72,12 +72,12 @@ def _figures(count: int, partitions: int, assignor: str) -> Iterator[Figure]:
             one = moving[0]
             yield _seconds(
                 f"{what}: one of them releases",
-                change(lambda group: changes.release(group, one.member_id, one.revoking)),
+                change(lambda group: group_decisions.release(group, one.member_id, one.revoking)),
             )
         gone = [first.member_id]
         yield _seconds(
             f"{what}: one leaves",
-            change(lambda group: changes.remove(group, gone, topics, "leave")),
+            change(lambda group: group_decisions.remove(group, gone, topics, "leave")),
         )
         reader = GroupLog(store, _GROUP, SYSTEM_CLOCK)
         with _cpu_s() as took:

@@ -64,8 +64,8 @@ def main() -> None:
     )
 
 
-def _write(told: Connection, root: str, count: int, value_bytes: int) -> None:
-    told.send(_own_bytes("self"))
+def _write(parent: Connection, root: str, count: int, value_bytes: int) -> None:
+    parent.send(_own_bytes("self"))
     buffers, most_open = RecordBuffers(), 0
     draw = np.random.default_rng(1)
     began = time.monotonic()
@@ -86,7 +86,7 @@ def _write(told: Connection, root: str, count: int, value_bytes: int) -> None:
         staged = time.monotonic()
         writer.commit()
     ended = time.monotonic()
-    told.send((ended - began, ended - staged, buffers.spilled_bytes, most_open))
+    parent.send((ended - began, ended - staged, buffers.spilled_bytes, most_open))
 
 
 def _own_bytes(pid: int | str) -> int:

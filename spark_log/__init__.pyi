@@ -1,20 +1,6 @@
 from . import errors as errors
 from . import types as types
-from .admin import AbortTransactionSpec as AbortTransactionSpec
-from .admin import ActiveProducer as ActiveProducer
 from .admin import Admin as Admin
-from .admin import BrokerDescription as BrokerDescription
-from .admin import ClusterDescription as ClusterDescription
-from .admin import DeletedRecords as DeletedRecords
-from .admin import FeatureDescription as FeatureDescription
-from .admin import HangingTransaction as HangingTransaction
-from .admin import LogDirDescription as LogDirDescription
-from .admin import PartitionDescription as PartitionDescription
-from .admin import PartitionProducerState as PartitionProducerState
-from .admin import ReplicaInfo as ReplicaInfo
-from .admin import TopicDescription as TopicDescription
-from .admin import TransactionDescription as TransactionDescription
-from .admin import TransactionListing as TransactionListing
 from .consumer import AIOConsumer as AIOConsumer
 from .consumer import Consumer as Consumer
 from .consumer import ConsumerRebalanceListener as ConsumerRebalanceListener
@@ -96,22 +82,36 @@ from .errors import UnsupportedStoreError as UnsupportedStoreError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer
+from .types import AbortTransactionSpec as AbortTransactionSpec
+from .types import ActiveProducer as ActiveProducer
 from .types import AlterConfigOp as AlterConfigOp
+from .types import BrokerDescription as BrokerDescription
+from .types import ClusterDescription as ClusterDescription
 from .types import ConfigEntry as ConfigEntry
 from .types import ConfigResource as ConfigResource
 from .types import ConfigResourceType as ConfigResourceType
 from .types import ConsumerGroupMetadata as ConsumerGroupMetadata
 from .types import ConsumerRecord as ConsumerRecord
+from .types import DeletedRecords as DeletedRecords
 from .types import ElectionType as ElectionType
+from .types import FeatureDescription as FeatureDescription
+from .types import HangingTransaction as HangingTransaction
+from .types import LogDirDescription as LogDirDescription
 from .types import NewPartitions as NewPartitions
 from .types import NewTopic as NewTopic
 from .types import OffsetAndMetadata as OffsetAndMetadata
 from .types import OffsetAndTimestamp as OffsetAndTimestamp
 from .types import OffsetSpec as OffsetSpec
 from .types import OffsetTimestamp as OffsetTimestamp
+from .types import PartitionDescription as PartitionDescription
+from .types import PartitionProducerState as PartitionProducerState
 from .types import PartitionReassignment as PartitionReassignment
 from .types import RecordMetadata as RecordMetadata
+from .types import ReplicaInfo as ReplicaInfo
+from .types import TopicDescription as TopicDescription
 from .types import TopicPartition as TopicPartition
+from .types import TransactionDescription as TransactionDescription
+from .types import TransactionListing as TransactionListing
 
 __version__: str
 __all__: list[str]

@@ -1,4 +1,4 @@
-"""What the tests of the lower layers share. No Spark here: see the conftest beside its tests."""
+"""Fixtures and settings of all tests. Those for Spark are in the conftest beside its tests."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from tests.storage.emptying import delete_everything
 
-# What any Spark of the tests reads when it starts: Delta's jars without those Spark has, and quiet.
+# Each Spark of the tests reads its settings here: Delta's jars without Spark's own, and fewer logs.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
 
 from spark_log.storage import reserve
@@ -22,14 +22,14 @@ from spark_log.util.clock import ManualClock
 
 __all__ = ["s3_server"]
 
-# Thousands of roots are made, and the newest runs' are kept.
+# Tests make thousands of roots, and pytest keeps those of the last runs: reserve little disk space.
 pytest.MonkeyPatch().setattr(reserve, "RESERVE_BYTES", 16_384)
 
-# A shell lets what it runs in the background ignore Ctrl-C, and so whatever that starts.
+# A shell lets background processes ignore SIGINT, and child processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A JVM that lives for minutes never gains what its second compiler takes: a quarter of the time.
+# No second JIT compiler: it takes a quarter of the time, which a JVM regains only after minutes.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 pytest.register_assert_rewrite(
@@ -42,7 +42,7 @@ settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with what takes long, so that no worker is left with it alone in the end."""
+    """Run long tests first, so that no worker runs one alone at the end."""
     items.sort(key=lambda item: "tests/faults" not in str(item.path) and not _uses_spark(item))
 
 
@@ -56,7 +56,7 @@ def pytest_report_header():
 
 @pytest.fixture(autouse=True)
 def _forget_causes():
-    """What one test logged another one logs again."""
+    """Forget which errors were logged, so that each test logs its own."""
     suppressed._logged.clear()  # noqa: SLF001 - tests share the process
 
 

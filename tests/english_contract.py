@@ -12,7 +12,7 @@ import ast
 import builtins
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -66,11 +66,30 @@ class Finding:
         return f"{self.path}:{self.line}: {self.text!r}: {self.advice}"
 
 
-def findings(path: Path) -> Iterator[Finding]:
+@dataclass(frozen=True, slots=True)
+class Module:
+    """The docstrings of a module.
+
+    Attributes:
+        path: the file.
+        docstrings: each docstring, also those behind assignments, with its first line.
+    """
+
+    path: Path
+    docstrings: Sequence[tuple[str, int]]
+
+    @classmethod
+    def read(cls, path: Path, names: Names) -> Module:
+        """Parse a file, and add the names that it has to ``names``."""
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+        names.add(path, nodes)
+        return cls(path, [each for node in nodes for each in _docstrings(node)])
+
+
+def findings(module: Module) -> Iterator[Finding]:
     """Yield what is to be changed in the docstrings of a module."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
-        for text, line in _docstrings(node):
-            yield from _findings_in(path, text, line)
+    for text, line in module.docstrings:
+        yield from _findings_in(module.path, text, line)
 
 
 class Names:
@@ -81,14 +100,15 @@ class Names:
         members: by class name, the names of its attributes and methods, and of its base classes.
     """
 
-    def __init__(self, folders: Sequence[Path]) -> None:
-        """Read the names of all modules below some folders."""
+    def __init__(self) -> None:
         self.known: set[str] = set(dir(builtins)) | {"__main__"}
         self.members: dict[str, set[str]] = {}
-        for path in (path for folder in folders for path in folder.rglob("*.py")):
-            self.known |= {path.stem, path.parent.name}
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
-                self._add(node)
+
+    def add(self, path: Path, nodes: Iterable[ast.AST]) -> None:
+        """Add the names of a module."""
+        self.known |= {path.stem, path.parent.name}
+        for node in nodes:
+            self._add(node)
 
     def has(self, name: str) -> bool:
         """Return whether the code has a name, such as ``Appender.append`` or ``log.segment``."""
@@ -143,14 +163,13 @@ def _defined(node: ast.AST) -> set[str]:
     return {name for name in names if name}
 
 
-def unresolved(path: Path, names: Names) -> Iterator[Finding]:
+def unresolved(module: Module, names: Names) -> Iterator[Finding]:
     """Yield the names in backquotes, in the docstrings of a module, that no code has."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
-        for text, first_line in _docstrings(node):
-            for line, raw in enumerate(text.splitlines(), first_line):
-                for name in _IN_BACKQUOTES.findall(raw):
-                    if not names.has(name):
-                        yield Finding(path, line, f"`{name}`", "no code has this name")
+    for text, first_line in module.docstrings:
+        for line, raw in enumerate(text.splitlines(), first_line):
+            for name in _IN_BACKQUOTES.findall(raw):
+                if not names.has(name):
+                    yield Finding(module.path, line, f"`{name}`", "no code has this name")
 
 
 def _docstrings(node: ast.AST) -> Iterator[tuple[str, int]]:
@@ -185,14 +204,10 @@ def _findings_in(path: Path, text: str, first_line: int) -> Iterator[Finding]:
 def main() -> int:
     """Print all findings; return the exit status."""
     root = Path(__file__).parent.parent
-    names = Names([root / folder for folder in _FOLDERS])
-    found = [
-        each
-        for folder in _FOLDERS
-        for path in sorted(Path(root, folder).rglob("*.py"))
-        if not path.is_symlink()
-        for each in (*findings(path), *unresolved(path, names))
-    ]
+    paths = (path for folder in _FOLDERS for path in sorted(Path(root, folder).rglob("*.py")))
+    names = Names()
+    modules = [Module.read(path, names) for path in paths]  # all names, before the first is missed
+    found = [each for module in modules for each in (*findings(module), *unresolved(module, names))]
     for each in found:
         place = replace(each, path=each.path.relative_to(root))
         sys.stdout.write(f"{place}\n")

@@ -1,4 +1,4 @@
-"""A store whose requests take their time, and how many of them waited for each other."""
+"""A store whose requests take some milliseconds, and the number of rounds of its requests."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ REQUEST_S = 0.03
 
 
 class SlowStore(HookedStore):
-    """A store that answers like an object store: each request takes a while."""
+    """A store each of whose requests takes ``REQUEST_S``, as on an object store."""
 
     def __init__(self, inner):
         super().__init__(inner, is_mapped=False)
@@ -23,18 +23,18 @@ class SlowStore(HookedStore):
         try:
             return call()
         finally:
-            # What a request takes, and no wait for something that is going to happen.
+            # The duration of a request: nothing else ends this wait.
             threading.Event().wait(began_s + REQUEST_S - time.monotonic())
             with self._lock:
                 if operation != "delete":  # quorums delete behind the caller's back
                     self.requests.append((began_s, time.monotonic()))
 
     def is_gone(self, path):
-        return False  # as an object store, which is not asked
+        return False  # as an object store does, without a request
 
 
 def rounds(requests):
-    """Return the most requests of which each began after the one before had ended."""
+    """Return the length of the longest chain of requests, each begun after the one before ended."""
     count, ended_s = 0, 0.0
     for began_s, end_s in sorted(requests, key=lambda each: each[1]):
         if began_s >= ended_s:

@@ -1,4 +1,4 @@
-"""What Spark itself prints beside the output of a program."""
+"""Removes Spark's own lines from a program's stderr."""
 
 import re
 
@@ -9,8 +9,8 @@ _LOST_WORKER = re.compile(
 
 
 def without_lost_workers(stderr: str) -> str:
-    """Leave out what Spark's daemon prints when Spark gives a worker up while it starts.
+    """Leave out the traceback of Spark's daemon when Spark gives up a worker that is starting.
 
-    That happens on a busy machine. No line of it is this project's.
+    That happens on a busy machine.
     """
     return _LOST_WORKER.sub("", stderr)

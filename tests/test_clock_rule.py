@@ -47,9 +47,9 @@ ALLOWED = {
         "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },
-    "spark_log/log/local_log.py": {
-        "LocalLog.append_barrier": _STAMPS,
-        "LocalLog.stage_markers": _STAMPS,
+    "spark_log/log/append/segment_stager.py": {
+        "SegmentStager.stage_barrier": _STAMPS,
+        "SegmentStager.stage_markers": _STAMPS,
     },
     "spark_log/metadata/metadata_log.py": {"MetadataLog._append": _STAMPS},
     "spark_log/log/state_log.py": {"StateLog._append": _STAMPS},

@@ -76,6 +76,11 @@ class TestTable:
             "snapshot.interval.segments": 128,
             "file.delete.delay.ms": 60_000,
             "flush.on.append": True,
+            "table.commit.interval.ms": 300_000,
+            "table.format": "none",
+            "table.keep.value": True,
+            "table.schema": "",
+            "table.value.format": "none",
         }
         assert ProducerConfig.parse({}).dotted() == {
             "acks": "all",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.english_contract import Names, findings, unresolved
+from tests.english_contract import Module, Names, findings, unresolved
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def found(tmp_path):
     def check(docstring):
         path = tmp_path / "module.py"
         path.write_text(f'"""{docstring}"""\n', encoding="utf-8")
-        return [(each.line, each.advice) for each in findings(path)]
+        return [(each.line, each.advice) for each in findings(Module.read(path, Names()))]
 
     return check
 
@@ -61,7 +61,7 @@ def test_docstrings_of_classes_functions_and_constants(tmp_path):
         '    def read(self):\n        """Where it is read."""\n',
         encoding="utf-8",
     )
-    assert sorted(each.line for each in findings(path)) == [4, 8, 11]
+    assert sorted(each.line for each in findings(Module.read(path, Names()))) == [4, 8, 11]
 
 
 @pytest.mark.parametrize(
@@ -86,5 +86,6 @@ def test_a_name_in_backquotes(tmp_path, name, is_known):
         "class Log(Base):\n    def append(self):\n        pass\n",
         encoding="utf-8",
     )
-    found = [each.text for each in unresolved(path, Names([tmp_path]))]
+    names = Names()
+    found = [each.text for each in unresolved(Module.read(path, names), names)]
     assert found == ([] if is_known else [f"`{name}`"])

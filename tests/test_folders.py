@@ -1,7 +1,8 @@
 """Every folder of the package exports names, and each of them can be imported."""
 
-import importlib
+import importlib.util
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -27,6 +28,30 @@ def test_each_exported_name_is_what_a_file_of_the_folder_defines(folder):
     assert module.__doc__
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+def test_no_import_is_hidden_from_the_contracts():
+    """The contracts read the imports of ``.py`` files, and a hidden import could close a circle.
+
+    So a stub exports names of its own folder only, and no file imports a module by a text, or a
+    client from `spark_log` itself.
+    """
+    hidden = []
+    for path in PACKAGE.glob("**/*.py*"):
+        if path.suffix in (".py", ".pyi") and path != PACKAGE / "cli" / "page.py":  # loads jobs
+            text = path.read_text(encoding="utf-8")
+            found = re.findall(r'import_module\(\s*f?"spark_log.*', text)
+            found += [
+                line
+                for line, name in re.findall(
+                    r"^(\s*from spark_log import (\w+).*)", text, re.MULTILINE
+                )
+                if name != "__version__" and importlib.util.find_spec(f"spark_log.{name}") is None
+            ]
+            if path.suffix == ".pyi":
+                found += re.findall(r"(?m)^(?:from (?!\.[\w ])|import ).*", text)
+            hidden += [f"{path.relative_to(PACKAGE)}: {each}" for each in found]
+    assert hidden == []
 
 
 def test_a_name_that_is_not_exported_is_told():

@@ -8,8 +8,8 @@ class TransactionWriter:
     """A transactional producer of one partition, without the state of a transactional id.
 
     Args:
-        log: of the partition.
-        producer_id: any number that nobody else uses.
+        log: the partition's log.
+        producer_id: a number that no other producer has.
     """
 
     def __init__(self, log, producer_id=7):

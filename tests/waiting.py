@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TIMEOUT_S = 120
-"""Far more than any wait takes, on a machine that is busy."""
+"""Far longer than any wait takes, even on a busy machine."""
 
 
 def wait_until(
@@ -21,7 +21,7 @@ def wait_until(
     """Poll a condition until it is true, and return its value.
 
     Args:
-        condition: called again and again.
+        condition: called repeatedly.
         complaint: what the test says after the timeout.
         meanwhile: called between two polls.
         timeout_s: seconds until the test fails.

@@ -165,7 +165,7 @@ def _retention(number: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.TOPIC, "t", configs)
 
 
-_CHANGE = "a look at the metadata log's end, the put of the record, the put of the checkpoint"
+_CHANGE = "a check of the metadata log's end, the put of the record, the put of the checkpoint"
 
 OPERATIONS = (
     Operation(
@@ -183,16 +183,16 @@ OPERATIONS = (
         delete_topic,
         13,
         13,
-        f"{_CHANGE}; the topic's mark; of its files, its witnesses and its stray replicas a "
-        "listing each, the deletion, a listing that shows nothing",
+        f"{_CHANGE}; the topic's deletion marker; a listing each for its files, its witnesses and "
+        "its stray replicas, the deletion, a listing that shows nothing",
     ),
-    Operation("describe_configs", describe_configs, 1, 1, "a look at the metadata log", repeats=5),
+    Operation("describe_configs", describe_configs, 1, 1, "a check of the metadata log", repeats=5),
     Operation(
         f"describing {PARTITIONS} partitions",
         describe,
         2 * PARTITIONS + 1,
         4,
-        "a look at the metadata; a listing and the last segment of each partition",
+        "a check of the metadata; a listing and the last segment of each partition",
         repeats=5,
     ),
     Operation(
@@ -200,7 +200,7 @@ OPERATIONS = (
         list_offsets(OffsetSpec.LATEST),
         2 * PARTITIONS + 1,
         4,
-        "a look at the metadata; a listing and the last segment of each partition",
+        "a check of the metadata; a listing and the last segment of each partition",
         repeats=5,
     ),
     Operation(
@@ -208,7 +208,7 @@ OPERATIONS = (
         list_offsets(_FIRST_MS),
         2 * PARTITIONS + 1,
         6,
-        "a look at the metadata; a listing of each partition, its last segment, the segment of "
+        "a check of the metadata; a listing of each partition, its last segment, the segment of "
         "the time if that is another one",
         repeats=5,
     ),
@@ -217,9 +217,9 @@ OPERATIONS = (
         delete_records,
         8 * PARTITIONS + 1,
         9,
-        "a look at the metadata; of each partition a listing and its last segment, the newest "
+        "a check of the metadata; for each partition a listing and its last segment, the newest "
         "snapshot or else all segments, a snapshot, a put that marks the log's start, a listing "
-        "that shows it, a look at the metadata",
+        "that shows it, a check of the metadata",
         repeats=5,
     ),
     Operation(
@@ -227,7 +227,7 @@ OPERATIONS = (
         list_groups,
         11,
         4,
-        "a listing of the groups; of each a listing of its log and the newest record; beside these "
+        "a listing of the groups; for each a listing of its log and the newest record; in parallel "
         "the offsets table, with what was committed since it was read last",
     ),
     Operation(

@@ -150,7 +150,7 @@ OPERATIONS = (
         first_record,
         8,
         7,
-        "opening the root, as a first send; the topic's metadata; beside these whether the root "
+        "opening the root, as a first send; the topic's metadata; in parallel whether the root "
         "exists; the partition's listing, its segment, its end",
     ),
     Operation(
@@ -158,7 +158,7 @@ OPERATIONS = (
         small_segments,
         SEGMENTS + 2,
         24,
-        "a listing, a GET for each segment, 16 at once; a look behind the last one",
+        "a listing, a GET for each segment, 16 at once; a check for one after the last",
     ),
     Operation(
         "one record, end to end",
@@ -195,7 +195,7 @@ OPERATIONS = (
         idle(40, replicas=3),
         12.5,
         13,
-        "as without replicas; two looks at the metadata, for all partitions together",
+        "as without replicas; two checks of the metadata, for all partitions together",
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE_REPLICAS,
@@ -213,7 +213,7 @@ OPERATIONS = (
         end_offsets,
         6,
         3,
-        "a look at the metadata; a listing and the last segment of each partition; a segment that "
+        "a check of the metadata; a listing and the last segment of each partition; a segment that "
         "is known is not read again",
         repeats=5,
     ),
@@ -222,8 +222,8 @@ OPERATIONS = (
         offsets_for_times,
         2 * PARTITIONS + 1,
         5,
-        "a look at the metadata; a listing of each partition, its last segment, the segment of the "
-        "time if that is another one",
+        "a check of the metadata; a listing of each partition, its last segment, the segment of "
+        "the time if that is another one",
         repeats=5,
     ),
     Operation("closing a consumer", close, 0, 0, "nothing is committed without a group"),

@@ -181,7 +181,7 @@ OPERATIONS = (
         idle_member,
         7,
         7,
-        "as an idle consumer, and as a member without partitions",
+        "those of an idle consumer, and of a member without partitions",
         lasts_s=IDLE_S,
         waits=True,
     ),
@@ -190,7 +190,7 @@ OPERATIONS = (
         heartbeat,
         2.5,
         2.5,
-        "a heartbeat each `heartbeat.interval.ms`; a look for the group's next record",
+        "a heartbeat each `heartbeat.interval.ms`; a check for the group's next record",
         lasts_s=IDLE_S,
         waits=True,
     ),
@@ -199,7 +199,7 @@ OPERATIONS = (
         leave,
         5,
         5,
-        "looks at the group's log and the metadata, a record in the group's log; its "
+        "checks of the group's log and the metadata, a record in the group's log; its "
         "heartbeat is deleted",
     ),
 )

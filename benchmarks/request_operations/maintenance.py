@@ -86,7 +86,7 @@ OPERATIONS = (
         idle_cleaning,
         3 * PARTITIONS + 4,
         9,
-        "of each partition a listing, its last segment, and a look at the metadata after it; a "
+        "for each partition a listing, its last segment, and a check of the metadata after it; a "
         "put, a HEAD and a deletion that ask for the storage's clock",
     ),
     Operation(
@@ -102,21 +102,21 @@ OPERATIONS = (
         control,
         3,
         2,
-        "a look at the metadata, a probe of each other broker",
+        "a check of the metadata, a probe of each other broker",
     ),
     Operation(
         f"a mirror's step without records, {MIRRORED} partitions",
         idle_mirror,
         12,
         6,
-        "a look at both roots' metadata, and for the next segment of each partition in both roots",
+        "a check of both roots' metadata, and for the next segment of each partition in both roots",
     ),
     Operation(
         f"a mirror's step, a segment of {MIRRORED} partitions",
         mirrored_segments,
         40,
         14,
-        "as without records; of each partition two listings of the source, the segment for the "
+        "as without records; for each partition two listings of the source, the segment for the "
         "transactions in it and to copy it, the put",
     ),
 )

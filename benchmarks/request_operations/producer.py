@@ -165,7 +165,7 @@ OPERATIONS = (
         append,
         1.1,
         1,
-        "the put; a look at the metadata each 5 s",
+        "the put; a check of the metadata each 5 s",
         repeats=40,
     ),
     Operation(
@@ -182,7 +182,7 @@ OPERATIONS = (
         append_to_replicas,
         3.2,
         3,
-        "a put for each replica; a look at the metadata each 5 s",
+        "a put for each replica; a check of the metadata each 5 s",
         repeats=20,
         wish="two rounds: the replicas of a chain get a batch one after the other "
         "([ADR 24](../adr/0024-every-partition-of-a-topic-is-a-chain-of-replicas.md)).",
@@ -201,8 +201,8 @@ OPERATIONS = (
         transaction,
         4.2,
         4,
-        "puts: the transaction with its partition, the record, the decision, the marker; a look at "
-        "the metadata each 5 s",
+        "puts: the transaction with its partition, the record, the decision, the marker; a check "
+        "of the metadata each 5 s",
         repeats=10,
     ),
     Operation(

@@ -143,7 +143,7 @@ OPERATIONS = (
         12,
         10,
         "opening the root on the driver and in the task; the partition's listing and its last "
-        "segment, the put, a look at what was put; less in processes that have written before",
+        "segment, the put, a check of what was put; less in processes that have written before",
         repeats=3,
     ),
     Operation(
@@ -151,7 +151,7 @@ OPERATIONS = (
         micro_batch,
         9,
         4,
-        "a look at the metadata; of each partition the next segment, and the name behind it",
+        "a check of the metadata; for each partition the next segment, and the name after it",
         repeats=5,
     ),
     Operation(
@@ -159,7 +159,7 @@ OPERATIONS = (
         idle_stream,
         PARTITIONS + 2,
         3,
-        "once a second a look at the metadata, and a GET of the next segment's name for each "
+        "once a second a check of the metadata, and a GET of the next segment's name for each "
         "partition",
         lasts_s=IDLE_S,
         waits=True,

@@ -151,10 +151,10 @@ class AdminRuntime:
         return Deadline(what, setting, max(0.0, left_ms))
 
     def _is_local_root(self) -> bool:
-        """Return whether no call is a request: the root is mapped, and brokers have no options."""
+        """Return whether no call is a request: the root is local, and brokers have no options."""
         if self._is_local is None:
             store = open_store(self._root, self._storage_options)
-            self._is_local = store.is_mapped and not self._broker_options
+            self._is_local = store.is_local and not self._broker_options
         return self._is_local
 
     def _limit(self, timeout_ms: float | None) -> tuple[float, str]:

@@ -22,22 +22,6 @@ from spark_log.admin import (
 )
 from spark_log.admin._runtime import AdminRuntime, limited
 from spark_log.admin.configs import ConfigFilter
-from spark_log.admin.types import (
-    AbortTransactionSpec,
-    BrokerDescription,
-    ClusterDescription,
-    DeletedRecords,
-    FeatureDescription,
-    GroupDescription,
-    GroupListing,
-    GroupPartitionLag,
-    HangingTransaction,
-    LogDirDescription,
-    PartitionProducerState,
-    TopicDescription,
-    TransactionDescription,
-    TransactionListing,
-)
 from spark_log.admin.validation import check_by_partition, check_isolation_level
 from spark_log.cluster import Cluster
 from spark_log.config import AdminConfig, BrokerOptions, checked_broker_options
@@ -47,18 +31,32 @@ from spark_log.metadata import list_reassignments
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import StorageOptions, checked_root
 from spark_log.types import (
+    AbortTransactionSpec,
+    BrokerDescription,
+    ClusterDescription,
     ConfigEntry,
     ConfigResource,
     ConfigResourceType,
+    DeletedRecords,
     ElectionType,
+    FeatureDescription,
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    HangingTransaction,
+    LogDirDescription,
     NewPartitions,
     NewTopic,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     OffsetSpec,
     OffsetTimestamp,
+    PartitionProducerState,
     PartitionReassignment,
+    TopicDescription,
     TopicPartition,
+    TransactionDescription,
+    TransactionListing,
 )
 from spark_log.util import SYSTEM_CLOCK, Clock, ForeignMethods
 
@@ -73,8 +71,8 @@ class Admin(ForeignMethods):
 
     Method names follow Kafka's admin client and kafka-python's. A call that changes metadata
     appends one batch to the metadata log: all of its changes are made, or none. A call that changes
-    the committed offsets of one group is atomic, too. The functions in `spark_log.admin.tables`
-    convert results to Arrow tables.
+    the committed offsets of one group is atomic, too. ``timeout_ms`` is the time that a call waits
+    for an object store. The functions in `spark_log.admin.tables` convert results to Arrow tables.
 
     Attributes:
         config: the settings of this client.
@@ -199,12 +197,9 @@ class Admin(ForeignMethods):
     def alter_broker(
         self, broker_id: int, *, rack: str | None, timeout_ms: float | None = None
     ) -> BrokerDescription:
-        """Change the rack of a broker, also of broker 0. Its replicas are not moved.
+        """Change the rack that a broker's root is in, also of broker 0; None for no rack.
 
-        Args:
-            broker_id: the broker's id.
-            rack: the rack that its root is in; None without one.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
+        Its replicas are not moved.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -218,10 +213,6 @@ class Admin(ForeignMethods):
 
         If no other replica can lead a partition, it has no leader and accepts no records.
 
-        Args:
-            broker_id: the broker's id.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
         """
@@ -232,10 +223,6 @@ class Admin(ForeignMethods):
         self, broker_id: int, *, timeout_ms: float | None = None
     ) -> BrokerDescription:
         """Let a fenced broker lead partitions again. Harmless if it is not fenced.
-
-        Args:
-            broker_id: the broker's id.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Raises:
             BrokerIdNotRegisteredError: the broker is not registered.
@@ -249,10 +236,6 @@ class Admin(ForeignMethods):
         """Unregister a broker; one that still holds replicas only gets no new ones from now on.
 
         Kafka unregisters a broker at once, and its replicas are offline.
-
-        Args:
-            broker_id: the broker's id.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
 
         Returns:
             The partitions that it holds replicas of: move them, and call this again. Empty if the
@@ -310,12 +293,7 @@ class Admin(ForeignMethods):
             InvalidReplicationFactorError, InvalidReplicaAssignmentError,
             InvalidConfigurationError: nothing was created.
         """
-        topic_ids, decide = topics.decide_creation(new_topics)
-        if validate_only:
-            decide(self._runtime.image_or_empty())
-        else:
-            topics.commit_creation(self._runtime.cluster(create=True), decide)
-        return topic_ids
+        return topics.create_topics(self._runtime, new_topics, validate_only=validate_only)
 
     @limited
     def list_topics(self) -> list[str]:
@@ -398,10 +376,6 @@ class Admin(ForeignMethods):
         after that. A cleaner removes files that are left after a crash, or on a broker that could
         not be reached.
 
-        Args:
-            names: the topics to delete.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was deleted.
         """
@@ -447,21 +421,7 @@ class Admin(ForeignMethods):
         isolation_level: IsolationLevel = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it.
-
-        Args:
-            topic_partition_specs: partition → `OffsetSpec`, or milliseconds since the epoch.
-            isolation_level: the isolation level; with ``read_committed``, only offsets up to the
-                last stable offset are returned.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-
-        Returns:
-            Offset and timestamp of each partition; the offset is -1 if there is no such record.
-
-        Raises:
-            UnknownTopicOrPartitionError, InvalidTimestampError, InvalidConfigurationError: See
-                `list_offsets`.
-        """
+        """Look up offsets: `list_offsets` under the name that kafka-python 3 gives it."""
         return self.list_offsets(
             topic_partition_specs, isolation_level=isolation_level, timeout_ms=timeout_ms
         )
@@ -571,12 +531,7 @@ class Admin(ForeignMethods):
         *,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """Return the reassignments in progress, sorted.
-
-        Args:
-            partitions: the partitions to return; None for all.
-            timeout_ms: how long to wait for an object store; None: ``default.api.timeout.ms``.
-        """
+        """Return the reassignments in progress of these partitions, or of all, sorted."""
         return list_reassignments(self._runtime.cluster().image(), partitions)
 
     # --- configs and quotas ----------------------------------------------------------------------
@@ -977,9 +932,6 @@ class Admin(ForeignMethods):
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionProducerState]:
         """Describe the idempotent producers of partitions (KIP-664).
-
-        Args:
-            partitions: the partitions.
 
         Returns:
             The producers that each partition remembers. A producer that has not appended for

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 
 from spark_log.admin.cluster_calls import all_partitions, commit
-from spark_log.admin.types import BrokerDescription, ClusterDescription
 from spark_log.cluster import Cluster
 from spark_log.cluster import register_broker as register_root
 from spark_log.metadata import (
@@ -17,7 +16,7 @@ from spark_log.metadata import (
     fence_broker_records,
     unregister_broker_records,
 )
-from spark_log.types import TopicPartition
+from spark_log.types import BrokerDescription, ClusterDescription, TopicPartition
 
 _log = logging.getLogger(__name__)
 

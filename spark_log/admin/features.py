@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_log.admin.cluster_calls import commit
-from spark_log.admin.types import FeatureDescription
 from spark_log.cluster import Cluster
 from spark_log.metadata import FEATURES, feature_updates
+from spark_log.types import FeatureDescription
 
 
 def describe_features(cluster: Cluster) -> list[FeatureDescription]:

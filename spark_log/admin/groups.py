@@ -12,12 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_log.admin.types import (
-    GroupDescription,
-    GroupListing,
-    GroupPartitionLag,
-    MemberDescription,
-)
 from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     GROUP_STATES,
@@ -47,7 +41,14 @@ from spark_log.log import IsolationLevel, Lag, StateView, first_unread_us
 from spark_log.metadata import MetadataImage
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
-from spark_log.types import OffsetAndMetadata, TopicPartition
+from spark_log.types import (
+    GroupDescription,
+    GroupListing,
+    GroupPartitionLag,
+    MemberDescription,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from spark_log.coordinator import TransactionalOffsets
@@ -63,9 +64,6 @@ class GroupManager:
     def __init__(self, cluster: Cluster) -> None:
         """Return a manager for the groups of a root.
 
-        Args:
-            cluster: the opened root.
-
         Raises:
             UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """
@@ -80,8 +78,8 @@ class GroupManager:
         wanted = None if states is None else {_state(state) for state in states}
         store = self._cluster.store
         # Both at the same time on an object store, where each is several requests in sequence.
-        read_table = self.table.groups_with_positions
-        with_positions_read = read_table if store.is_mapped else call_beside(read_table)
+        read_table = self.table.groups_with_offsets
+        with_positions_read = read_table if store.is_local else call_beside(read_table)
         logged = GroupLog.list_names(store, self._cluster.clock)
         views = dict(zip(logged, map_requests(store, self._view, logged), strict=True))
         with_positions = with_positions_read()
@@ -140,7 +138,9 @@ class GroupManager:
         offset is compared with an older end, and groups that have committed the same offset have
         the same lag.
         """
-        positions_of = {each.group_id: self.table.positions(each.group_id) for each in descriptions}
+        positions_of = {
+            each.group_id: self.table.committed_offsets(each.group_id) for each in descriptions
+        }
         # Read the metadata after the offsets: an offset in a deleted topic is not an offset in a
         # new topic of the same name.
         image = self._cluster.image()
@@ -321,7 +321,7 @@ class GroupManager:
 
     def _existing(self, group_id: str) -> StateView[Group]:
         view = self._view(group_id)
-        if not view.state.members and not self.table.positions(group_id):
+        if not view.state.members and not self.table.committed_offsets(group_id):
             known = {each.group_id for each in self.list_groups()}
             near = nearest(group_id, known, 3)
             hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

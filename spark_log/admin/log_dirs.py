@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from spark_log.admin.cluster_calls import open_log
-from spark_log.admin.types import LogDirDescription, ReplicaInfo
 from spark_log.cluster import Cluster
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -17,7 +16,7 @@ from spark_log.errors import (
 from spark_log.log import LogView
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
 from spark_log.storage import map_requests
-from spark_log.types import TopicPartition
+from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
 
 
 def describe_log_dirs(

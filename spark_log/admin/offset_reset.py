@@ -52,13 +52,7 @@ class OffsetResetPlanner:
     """Computes new offsets of one group; changes nothing."""
 
     def __init__(self, cluster: Cluster, admin: _OffsetLookups, group_id: str) -> None:
-        """Return a planner for one group.
-
-        Args:
-            cluster: the opened root.
-            admin: an `Admin` of the same root.
-            group_id: the group.
-        """
+        """Return a planner for one group."""
         self._admin = admin
         self._group_id = group_id
         self._table = OffsetsTable(cluster)
@@ -165,7 +159,7 @@ class OffsetResetPlanner:
         image = self._image()
         then = {
             TopicPartition(key.topic, key.partition): committed.offset
-            for key, committed in self._table.positions_at(self._group_id, time_us).items()
+            for key, committed in self._table.committed_offsets_at(self._group_id, time_us).items()
             if (topic := image.find(key.topic)) and topic.topic_id == key.topic_id
         }
         wanted = sorted(then) if partitions is None else list(partitions)

@@ -61,7 +61,7 @@ def _check_spec(spec: object) -> int:
 def _list_offset(
     log: PartitionLog, spec: int, leader_epoch: int, isolation_level: IsolationLevel
 ) -> OffsetAndTimestamp:
-    view = log.observe(reads_on=spec >= 0)  # the last segment may have the time
+    view = log.observe(keeps_for_next_read=spec >= 0)  # the last segment may have the time
     if spec == OffsetSpec.EARLIEST:
         return OffsetAndTimestamp(view.log_start_offset, -1, leader_epoch)
     end = log.end_offset(view, isolation_level=isolation_level)

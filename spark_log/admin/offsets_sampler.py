@@ -19,13 +19,13 @@ from zlib import crc32
 
 from spark_log.admin.groups import describe_group
 from spark_log.admin.partition_sampler import PartitionSample, PartitionSampler
-from spark_log.admin.types import GroupDescription
 from spark_log.cluster import Cluster
 from spark_log.coordinator import CommittedOffset, GroupLog, OffsetsTable, PartitionKey
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import Lag, StateView
 from spark_log.metadata import MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
+from spark_log.types import GroupDescription
 from spark_log.util import SuppressedErrors
 
 MAX_TIME_LOOKUPS: Final = 250
@@ -128,7 +128,7 @@ class OffsetsSampler:
         # Committed offsets first: those that are read later may be ahead of the log ends.
         committed = {
             group_id: positions
-            for group_id, positions in self._table.all_positions().items()
+            for group_id, positions in self._table.all_committed_offsets().items()
             if self._wants(group_id)
         }
         deleted: set[str] = set()

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from spark_log import transaction as txn
 from spark_log.admin.cluster_calls import map_partitions, open_log
-from spark_log.admin.types import ActiveProducer, PartitionProducerState
 from spark_log.cluster import Cluster
 from spark_log.log import (
     PartitionLog,
@@ -14,7 +13,7 @@ from spark_log.log import (
 )
 from spark_log.record import sequence_after
 from spark_log.storage import Store
-from spark_log.types import TopicPartition
+from spark_log.types import ActiveProducer, PartitionProducerState, TopicPartition
 
 
 def describe_producers(

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.admin.cluster_calls import map_partitions, open_log
-from spark_log.admin.types import DeletedRecords
 from spark_log.admin.validation import check_by_partition
 from spark_log.cluster import Cluster
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
 from spark_log.log import LogView
-from spark_log.types import TopicPartition
+from spark_log.types import DeletedRecords, TopicPartition
 
 ALL_RECORDS: Final = -1
 """The value instead of an offset that deletes up to the log's end, as in Kafka's requests."""

@@ -7,13 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_log.admin.types import (
+from spark_log.types import (
+    ConfigEntry,
     LogDirDescription,
+    OffsetAndTimestamp,
     PartitionProducerState,
     TopicDescription,
+    TopicPartition,
     TransactionDescription,
 )
-from spark_log.types import ConfigEntry, OffsetAndTimestamp, TopicPartition
 
 _BROKERS = pa.list_(pa.int32())
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from spark_log.admin._runtime import AdminRuntime
 from spark_log.admin.cluster_calls import commit
-from spark_log.admin.types import PartitionDescription, TopicDescription
 from spark_log.cluster import Cluster, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -35,8 +34,14 @@ from spark_log.metadata import (
 )
 from spark_log.storage import map_requests, retry_append
 from spark_log.threads import Deadline, LimitedCall
-from spark_log.types import NewPartitions, NewTopic, TopicPartition, random_id
-from spark_log.util import SYSTEM_CLOCK
+from spark_log.types import (
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicDescription,
+    TopicPartition,
+)
+from spark_log.util import SYSTEM_CLOCK, random_id
 
 _POLL_INTERVAL_MS = 100.0
 _MIN_READ_MS = 1_000.0
@@ -48,7 +53,24 @@ _log = logging.getLogger(__name__)
 # --- creation ------------------------------------------------------------------------------------
 
 
-def decide_creation(new_topics: Sequence[NewTopic]) -> tuple[dict[str, str], Decide]:
+def create_topics(
+    runtime: AdminRuntime, new_topics: Sequence[NewTopic], *, validate_only: bool
+) -> dict[str, str]:
+    """Create topics, all of them or none; return their ids by name.
+
+    Unlike other changes this does not use the space reserved on a full disk.
+    """
+    topic_ids, decide = _decide_creation(new_topics)
+    if validate_only:
+        decide(runtime.image_or_empty())
+    else:
+        cluster = runtime.cluster(create=True)
+        cluster.image()  # fails before anything is sent if the storage does not answer
+        retry_append(lambda: cluster.metadata.commit(decide))
+    return topic_ids
+
+
+def _decide_creation(new_topics: Sequence[NewTopic]) -> tuple[dict[str, str], Decide]:
     """Return the ids of new topics by name, and the decision that creates the topics.
 
     Raises:
@@ -79,12 +101,6 @@ def decide_creation(new_topics: Sequence[NewTopic]) -> tuple[dict[str, str], Dec
         return records
 
     return topic_ids, decide
-
-
-def commit_creation(cluster: Cluster, decide: Decide) -> None:
-    """Create topics. Unlike other changes this does not use the space reserved on a full disk."""
-    cluster.image()  # fails before anything is sent if the storage does not answer
-    retry_append(lambda: cluster.metadata.commit(decide))
 
 
 def create_partitions(

@@ -8,12 +8,6 @@ from collections.abc import Collection, Iterable
 from spark_log import coordinator as groups
 from spark_log import transaction as txn
 from spark_log.admin.cluster_calls import all_partitions, map_partitions, open_log
-from spark_log.admin.types import (
-    AbortTransactionSpec,
-    HangingTransaction,
-    TransactionDescription,
-    TransactionListing,
-)
 from spark_log.cluster import Cluster
 from spark_log.errors import (
     InvalidConfigurationError,
@@ -24,7 +18,13 @@ from spark_log.log import OpenTransaction
 from spark_log.metadata import MetadataImage
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.storage import map_requests
-from spark_log.types import TopicPartition
+from spark_log.types import (
+    AbortTransactionSpec,
+    HangingTransaction,
+    TopicPartition,
+    TransactionDescription,
+    TransactionListing,
+)
 
 
 def list_transactions(
@@ -150,7 +150,7 @@ def _is_ended_by_others(cluster: Cluster, transaction: OpenTransaction) -> bool:
     producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
     if state.participant(producer) is None:
         return not state.has_passed(producer)
-    return state.state is txn.TransactionState.ONGOING or state.state.is_prepared
+    return state.is_open
 
 
 def _read_states(
@@ -191,13 +191,13 @@ def _describe(state: txn.TransactionMetadata, image: MetadataImage) -> Transacti
 
 def _partitions(state: txn.TransactionMetadata) -> set[txn.TopicIdPartition]:
     """Return the partitions of a transaction that is not complete."""
-    is_open = state.state is txn.TransactionState.ONGOING or state.state.is_prepared
+    is_open = state.is_open
     participants = state.participants.values() if is_open else ()
     return {partition for each in participants for partition in each.partitions}
 
 
 def _start_us(state: txn.TransactionMetadata) -> int:
-    is_open = state.state is txn.TransactionState.ONGOING or state.state.is_prepared
+    is_open = state.is_open
     return state.start_time_us if is_open else -1
 
 

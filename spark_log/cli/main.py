@@ -45,7 +45,10 @@ COMMANDS: Final = {
     "verify": "Check logs, and repair derived files.",
     "version": "Show versions: program, format, Python and Arrow.",
 }
-"""Name of each command and the first line of its help; the jobs for Spark are added to them."""
+"""Name of each command and the first line of its help; the jobs for Spark are added to them.
+
+The function of a command is in ``cli/commands/<name>.py``, ``-`` in the name replaced by ``_``: a
+function of this name, or an ``app`` with several (`lazy_command`)."""
 
 
 class _Commands(TyperGroup):

@@ -35,7 +35,7 @@ from spark_log.storage import (
     is_own_directory,
     with_reserve,
 )
-from spark_log.types import random_id
+from spark_log.util import random_id
 
 _log = logging.getLogger(__name__)
 

@@ -258,7 +258,7 @@ class ClusterCleaner:
             ClockSkewError: this process's clock is too far from the storage's; the remaining
                 partitions are not cleaned.
         """
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             for partition, topic in self._topics.items():
                 yield from self._clean(partition, topic)
         else:
@@ -303,7 +303,7 @@ class ClusterCleaner:
     def _recent_image(self) -> MetadataImage:
         """Return the metadata; on an object store they may be `METADATA_LEASE_MS` old."""
         cluster = self._cluster
-        if cluster.store.is_mapped:
+        if cluster.store.is_local:
             return cluster.image()
         return cluster.metadata.recent_image(METADATA_LEASE_MS) or cluster.image()
 

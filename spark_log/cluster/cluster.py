@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from weakref import WeakSet
 
@@ -98,7 +98,7 @@ def open_cluster(
         opened,
         what=f"opening the root {store.url}",
         setting=setting,
-        is_local=store.is_mapped,
+        is_local=store.is_local,
         clock=clock,
         notes_silence=True,
     )
@@ -302,7 +302,7 @@ class Cluster:
             )
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
 
-        def open_replica(broker_id: int, number: int) -> LocalLog:
+        def open_replica(broker_id: int, number: int, check_root: Callable[[], None]) -> LocalLog:
             return LocalLog(
                 self.broker_store(broker_id),
                 topic.numbered_directory(partition, number),
@@ -314,6 +314,7 @@ class Cluster:
                 has_existence_marker=True,
                 has_leader_epochs=True,
                 merge_executor=merge_executor,
+                check_root=check_root,
             )
 
         return PartitionLog(
@@ -423,7 +424,7 @@ def _open_root(
     empty mount point.
     """
     store = open_store(root, storage_options, request_timeout_ms=request_timeout_ms)
-    if store.is_mapped:
+    if store.is_local:
         return store, None
     checkpoint = call_beside(lambda: _checkpoint_of(store))
     try:
@@ -431,7 +432,7 @@ def _open_root(
     except StorageError as error:
         raise unreadable_root(store, error) from error
     if found is not store:  # the checkpoint of one member may be an older one
-        return found, None if found.is_mapped else _checkpoint_of(found)
+        return found, None if found.is_local else _checkpoint_of(found)
     return store, checkpoint()
 
 

@@ -136,12 +136,7 @@ def guarded_root(store: Store, expected: MetaProperties) -> Store:
 
 
 def unreadable_root(store: Store, error: StorageError) -> StorageError:
-    """Return the error for a root that cannot be read, now or ever.
-
-    Args:
-        store: the store of the root.
-        error: the error that a read of the root raised.
-    """
+    """Return the error for a root that cannot be read, now or ever."""
     if _is_transient(error):
         return StorageUnavailableError(
             f"the root {store.url} cannot be reached: {error}", path=store.url
@@ -149,7 +144,7 @@ def unreadable_root(store: Store, error: StorageError) -> StorageError:
     if isinstance(error, InvalidRootError):  # raised for the members of a quorum
         return error
     # An object store has no directories that a file could replace.
-    hint = "; a root is a directory" if store.is_mapped else ""
+    hint = "; a root is a directory" if store.is_local else ""
     return InvalidRootError(f"{store.url} cannot be read as a root: {error}{hint}", path=store.url)
 
 

@@ -24,8 +24,7 @@ from spark_log.errors import (
     StorageUnavailableError,
 )
 from spark_log.storage import Store, has_files, is_own_directory
-from spark_log.types import random_id
-from spark_log.util import SuppressedErrors
+from spark_log.util import SuppressedErrors, random_id
 
 _log = logging.getLogger(__name__)
 
@@ -108,10 +107,6 @@ def _own_directory(store: Store) -> str:
 
 def _read_beside_files(store: Store, directory: str) -> str:
     """Read ``meta.properties`` again: another process may just have created the root.
-
-    Args:
-        store: the store of the root.
-        directory: the name of a directory of the root.
 
     Raises:
         InvalidRootError: the root was created, and ``meta.properties`` was removed.

@@ -59,11 +59,6 @@ def next_directory_number(store: Store, topic: TopicImage, partition: int) -> in
 
     Call this after reading metadata in which the partition has the replica.
 
-    Args:
-        store: the store of the replica's broker.
-        topic: the partition's topic.
-        partition: the partition's number.
-
     Raises:
         StorageError: the storage does not answer.
     """

@@ -71,7 +71,7 @@ def remove_data(cluster: Cluster, topics: Iterable[TopicImage]) -> None:
 
     On an object store this first waits until no producer acknowledges appends to the topics.
     """
-    if not cluster.store.is_mapped:
+    if not cluster.store.is_local:
         cluster.clock.sleep_ms(METADATA_LEASE_MS)
     for topic in topics:
         for broker_id in sorted(

@@ -176,7 +176,7 @@ class ClusterVerifier:
             leading_end = leading.log.observe().log_end_offset
             found = first_difference(leading.log, replica.log, min(end_offset, leading_end))
         except (CorruptRecordError, StorageError):
-            return None  # another finding tells it, or the log was rewritten all the time
+            return None  # another finding reports it, or the log was rewritten meanwhile
         if found is not None:
             offset, what = found.offset, found.what
         elif end_offset > leading_end:

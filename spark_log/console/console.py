@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from spark_log.admin import Admin, TransactionDescription
+from spark_log.admin import Admin
 from spark_log.cluster import Cluster
 from spark_log.console.activity import Activity, MergedAppends
 from spark_log.console.budget import Budget
@@ -20,6 +20,7 @@ from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
 from spark_log.storage import map_requests
+from spark_log.types import TransactionDescription
 from spark_log.util import Clock
 
 _Item = TypeVar("_Item")

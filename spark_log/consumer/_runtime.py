@@ -11,16 +11,7 @@ from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.consumer_metrics import ConsumerMetrics
 from spark_log.consumer.fetch import Fetcher, resolver
-from spark_log.consumer.group import (
-    AutoCommit,
-    CommitCallback,
-    Committer,
-    ConsumerCoordinator,
-    ConsumerMembership,
-    CoordinatorMetrics,
-    GroupMembership,
-    StandaloneMembership,
-)
+from spark_log.consumer.group import CommitCallback, ConsumerCoordinator, ConsumerGroup
 from spark_log.consumer.interceptors import ConsumerInterceptors
 from spark_log.consumer.position import FetchPositions, OffsetFetcher, SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
@@ -40,18 +31,15 @@ class ConsumerRuntime:
 
     In a poll, the `RecordPoller` lets the `ConsumerCoordinator` update the assignment from the
     metadata and the group, and `FetchPositions` find initial positions; then it makes records of
-    the rows that the `Fetcher` has read ahead on a thread of its own. The `Committer` writes
-    offsets on another thread, for commits of the user and of `AutoCommit`. `TimedCalls` limits the
-    time that a method waits for an object store.
+    the rows that the `Fetcher` has read ahead on a thread of its own. `ConsumerGroup` commits
+    offsets on another thread. `TimedCalls` limits the time that a method waits for an object store.
 
     Attributes:
         calls: the calls that may wait for the storage.
         subscription: the subscription or assigned partitions, and the state of each partition.
         offset_fetcher: the lookup of offsets of logs.
         fetcher: the thread that reads ahead.
-        membership: the membership in the group, or its replacement without a group.
-        committer: the committed offsets of the group; None without a group.
-        auto_commit: the automatic commits.
+        group: the membership in the group, and the commits.
         positions: the positions of the assigned partitions.
         coordinator: the assignment.
         metrics: the metrics of all parts.
@@ -85,7 +73,7 @@ class ConsumerRuntime:
         self._deserializers = deserializers
         self._interceptors = interceptors
         self.calls = TimedCalls(
-            cluster.root, clock, config.default_api_timeout_ms, is_local=cluster.store.is_mapped
+            cluster.root, clock, config.default_api_timeout_ms, is_local=cluster.store.is_local
         )
         self.subscription = SubscriptionState()
         self.offset_fetcher = OffsetFetcher(cluster, config.isolation_level)
@@ -96,35 +84,23 @@ class ConsumerRuntime:
             now_ms=clock.monotonic_ms,
             resolve=resolver(cluster) if config.isolation_level == "read_committed" else None,
         )
-        coordinator_metrics = CoordinatorMetrics(clock.monotonic_ms)
-        self.membership: ConsumerMembership = StandaloneMembership()
-        self.committer: Committer | None = None
-        if group_id is not None:
-            self.membership = GroupMembership(
-                cluster, group_id, config, self.fetcher.wake, coordinator_metrics
-            )
-            self.committer = Committer(
-                cluster,
-                group_id,
-                membership=self.membership,
-                subscription=self.subscription,
-                latency=coordinator_metrics.commits,
-                on_commit=interceptors.on_commit,
-            )
-        self.auto_commit = AutoCommit(
+        self.group = ConsumerGroup(
+            cluster,
+            config,
+            group_id,
             self.subscription,
-            self.committer if config.enable_auto_commit else None,
-            interval_ms=config.auto_commit_interval_ms,
-            clock=clock,
-            callback=commit_callback,
+            on_change=self.fetcher.wake,
+            on_commit=interceptors.on_commit,
+            on_auto_commit=commit_callback,
         )
+        committer = self.group.committer
         self.positions = FetchPositions(
             cluster,
             config,
             fetcher=self.fetcher,
             offset_fetcher=self.offset_fetcher,
             subscription=self.subscription,
-            committed_offsets=self.committer.initial_offsets if self.committer else None,
+            committed_offsets=None if committer is None else committer.initial_offsets,
         )
         listener_invoker = ConsumerRebalanceListenerInvoker(
             clock.monotonic_ms, self.calls.run_in_caller
@@ -136,18 +112,14 @@ class ConsumerRuntime:
             fetcher=self.fetcher,
             positions=self.positions,
             subscription=self.subscription,
-            membership=self.membership,
-            committer=self.committer,
-            auto_commit=self.auto_commit,
-            metrics=coordinator_metrics,
+            group=self.group,
             listener_invoker=listener_invoker,
         )
         self.metrics = ConsumerMetrics(
             cluster,
             subscription=self.subscription,
             fetcher=self.fetcher,
-            membership=self.membership,
-            coordinator=coordinator_metrics,
+            group=self.group,
             listener_invoker=listener_invoker,
         )
         self.poller = RecordPoller(
@@ -158,7 +130,7 @@ class ConsumerRuntime:
             coordinator=self.coordinator,
             positions=self.positions,
             fetcher=self.fetcher,
-            auto_commit=self.auto_commit,
+            auto_commit=self.group.auto_commit,
             records=RecordFactory(*deserializers),
             interceptors=interceptors,
             metrics=self.metrics,
@@ -183,7 +155,7 @@ class ConsumerRuntime:
         """
         self.calls.finish_update(name)
         self.poller.discard_iterator()
-        self.auto_commit.commit_now(self._config.default_api_timeout_ms)
+        self.group.auto_commit.commit_now(self._config.default_api_timeout_ms)
 
     def until_stable(
         self, name: str, call: Callable[[], _Result], timeout_ms: float | None
@@ -194,7 +166,7 @@ class ConsumerRuntime:
 
         Args:
             name: the name of the consumer's method, for error messages.
-            call: the function that raises `UnstableOffsetCommitError` meanwhile.
+            call: the function; it raises `UnstableOffsetCommitError` until they are decided.
             timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
         """
         limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
@@ -235,17 +207,17 @@ class ConsumerRuntime:
             self.calls.finish_update("close", left_ms())
         except KafkaTimeoutError as error:
             _log.warning("the consumer is closed, and leaves its group later: %s", error)
-            self.calls.run_later(self.membership.leave)
+            self.calls.run_later(self.group.membership.leave)
             return
         self.poller.discard_iterator()
         try:
             if commits:
-                self.auto_commit.commit_now(left_ms())
+                self.group.auto_commit.commit_now(left_ms())
         finally:
             if not self.calls.run_while(lambda: self.coordinator.leave(left_ms()), left_ms):
                 _log.warning("the consumer is closed, and leaves its group later")
-            if self.committer is not None and due_ms < math.inf:
-                self.committer.wait(left_ms())
+            if self.group.committer is not None and due_ms < math.inf:
+                self.group.committer.wait(left_ms())
 
     def close(self, *, waits: bool) -> None:
         """Release the resources of the parts, after the threads of the consumer were ended.
@@ -254,8 +226,8 @@ class ConsumerRuntime:
             waits: whether to return only after the last commit has ended.
         """
         self.subscription.partitions.clear()
-        if self.committer is not None:
-            self.committer.close(waits=waits)
+        if self.group.committer is not None:
+            self.group.committer.close(waits=waits)
         for deserializer in self._deserializers:
             if callable(close := getattr(deserializer, "close", None)):
                 close()

@@ -8,7 +8,6 @@ import warnings
 import weakref
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, Unpack
 
@@ -18,9 +17,9 @@ from spark_log.cluster import open_cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer._runtime import ConsumerRuntime
 from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.group import CommitCallback, Committer, checked_offsets
+from spark_log.consumer.group import CommitCallback
 from spark_log.consumer.interceptors import ConsumerInterceptor, ConsumerInterceptors, Records
-from spark_log.consumer.position import checked_partitions, shown_partitions
+from spark_log.consumer.position import checked_partitions, checked_times_us, shown_partitions
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListener
 from spark_log.consumer.record_factory import AnyDeserializer, checked_deserializers
 from spark_log.consumer.single_thread import SingleThread
@@ -29,7 +28,6 @@ from spark_log.errors import (
     IllegalStateError,
     InvalidConfigurationError,
     InvalidGroupIdError,
-    UnknownOutcomeError,
     check_unicode,
 )
 from spark_log.metadata import MetadataImage
@@ -69,9 +67,9 @@ class Consumer(ForeignMethods):
 
     One thread at a time may use a consumer. Only `wakeup` may be called by any thread.
 
-    A method that waits longer than its ``timeout_ms``, or than ``default.api.timeout.ms``, raises
-    `KafkaTimeoutError`. A read or write of a local root is not interrupted: it lasts as long as the
-    operating system needs.
+    A method that waits longer than its ``timeout_ms``, or than ``default.api.timeout.ms`` if it has
+    none, raises `KafkaTimeoutError`; `poll` and `poll_table` return no records instead. A read or
+    write of a local root is not interrupted: it lasts as long as the operating system needs.
 
     Attributes:
         config: the settings.
@@ -99,7 +97,7 @@ class Consumer(ForeignMethods):
 
         Args:
             topics: names of topics to subscribe to, as by `subscribe`.
-            root: path or URL of the cluster root; required.
+            root: path or URL of the cluster root. It has to be given: None is refused.
             group_id: the group that commits offsets and shares the partitions of subscribed topics.
                 None: no commits, and no sharing.
             storage_options: options of the file system; never logged or printed.
@@ -119,9 +117,9 @@ class Consumer(ForeignMethods):
             metrics_port: the port on 127.0.0.1 at which Prometheus can read the metrics until
                 `close` (docs/metrics.md). Clients of one process may have the same port.
             metrics_registry: a registry of prometheus_client, which has the metrics until `close`.
-            default_offset_commit_callback: the function that is called for each automatic commit,
-                and for each `commit_async` without a callback, with the offsets, and with None or
-                the error, on another thread.
+            default_offset_commit_callback: the function that is called on another thread after each
+                automatic commit, and after each `commit_async` without a callback. Its arguments
+                are the offsets, and the error of the commit (None if it succeeded).
             config: the keys of `ConsumerConfig` in snake_case, or dotted from a ``dict[str, Any]``.
 
         Raises:
@@ -500,7 +498,7 @@ class Consumer(ForeignMethods):
         """
         checked_partitions([partition])
         with self._acquire():
-            committer = self._required_committer()
+            committer = self._runtime.group.required_committer()
             read = self._runtime.until_stable(
                 "committed", lambda: committer.committed([partition]), timeout_ms
             )
@@ -532,18 +530,7 @@ class Consumer(ForeignMethods):
             KafkaTimeoutError: the topics could not be read; nothing was committed.
         """
         limit_ms = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        with self._acquire():
-            future = self._submit(offsets, None)
-        try:
-            future.result(limit_ms / 1000)
-        except FutureTimeoutError:
-            if future.done():  # the commit itself failed with this error
-                raise
-            raise UnknownOutcomeError(
-                f"the commit was not done within {limit_ms} ms, and continues: the table of "
-                f"offsets on {self._cluster.root} does not answer, or earlier commits take long; "
-                f"it is safe to commit the same offsets again"
-            ) from None
+        self._runtime.group.wait_for(self._commit(offsets, None), limit_ms)
 
     def commit_async(
         self,
@@ -565,8 +552,7 @@ class Consumer(ForeignMethods):
             InvalidGroupIdError: the consumer has no group.
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        with self._acquire():
-            return self._submit(offsets, callback or self._commit_callback)
+        return self._commit(offsets, callback or self._commit_callback)
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return this consumer's membership in its group (KIP-447).
@@ -576,67 +562,25 @@ class Consumer(ForeignMethods):
         empty. Reads nothing from the storage.
         """
         with self._acquire():
-            return self._runtime.membership.group_metadata()
+            return self._runtime.group.membership.group_metadata()
 
-    def _submit(
+    def _commit(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
         callback: CommitCallback | None,
     ) -> Future[None]:
-        """Begin a commit; the callback is called with its offsets when it is done."""
-        committer, subscription = self._required_committer(), self._runtime.subscription
-        if offsets is None:
-            positions = subscription.positions()
-            chosen = {tp: OffsetAndMetadata(position) for tp, position in positions.items()}
-        else:
-            chosen = checked_offsets(offsets)
-            # Assigned partitions exist; the commit itself checks whether they still do.
-            if others := chosen.keys() - subscription.partitions.keys():
-                image = self._image("commit")
-                for tp in sorted(others):
-                    self._cluster.partition_log(image.topic(tp.topic), tp.partition)
-        future = committer.commit(chosen, subscription.topic_ids(chosen))
-        if callback is not None:
-
-            def on_done(done: Future[None]) -> None:
-                error = done.exception()
-                callback(chosen, error if isinstance(error, Exception) else None)
-
-            future.add_done_callback(on_done)
-        self._runtime.auto_commit.forget(chosen)
-        return future
-
-    def _required_committer(self) -> Committer:
-        if self._runtime.committer is None:
-            raise InvalidGroupIdError(
-                "offsets are committed for a group: give the consumer a group_id"
-            )
-        return self._runtime.committer
+        with self._acquire():
+            return self._runtime.group.commit(offsets, callback, lambda: self._image("commit"))
 
     # --- topics and logs -------------------------------------------------------------------------
 
     def topics(self, timeout_ms: float | None = None) -> set[str]:
-        """Return the names of all topics.
-
-        Args:
-            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
-
-        Raises:
-            KafkaTimeoutError: the storage did not answer within the timeout.
-        """
+        """Return the names of all topics."""
         with self._acquire():
             return {topic.name for topic in self._image("topics", timeout_ms).topics()}
 
     def partitions_for_topic(self, topic: str, timeout_ms: float | None = None) -> set[int]:
-        """Return the partition numbers of a topic; an empty set if the topic does not exist.
-
-        Args:
-            topic: name of the topic.
-            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
-
-        Raises:
-            KafkaTimeoutError: the storage did not answer within the timeout.
-        """
+        """Return the partition numbers of a topic; an empty set if the topic does not exist."""
         with self._acquire():
             found = self._image("partitions_for_topic", timeout_ms).find(topic)
             return set() if found is None else set(found.partitions)
@@ -644,15 +588,10 @@ class Consumer(ForeignMethods):
     def beginning_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return the first offset of each partition.
-
-        Args:
-            partitions: the partitions; they need not be assigned.
-            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
+        """Return the first offset of each partition. The partitions need not be assigned.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
-            KafkaTimeoutError: the storage did not answer within the timeout.
         """
         checked = checked_partitions(partitions)
         with self._acquire():
@@ -669,15 +608,10 @@ class Consumer(ForeignMethods):
         """Return the offset of the next record that is appended to each partition.
 
         With ``isolation.level=read_committed`` it is the last stable offset: the first offset of
-        the oldest transaction that is still open.
-
-        Args:
-            partitions: the partitions; they need not be assigned.
-            timeout_ms: the maximum time to wait; None for ``default.api.timeout.ms``.
+        the oldest transaction that is still open. The partitions need not be assigned.
 
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
-            KafkaTimeoutError: the storage did not answer within the timeout.
         """
         checked = checked_partitions(partitions)
         with self._acquire():
@@ -700,14 +634,8 @@ class Consumer(ForeignMethods):
         Raises:
             ValueError: a time is negative.
             UnknownTopicOrPartitionError: a topic or partition does not exist.
-            KafkaTimeoutError: the storage did not answer within the timeout.
         """
-        times_us = {}
-        for tp, timestamp_ms in timestamps.items():
-            checked_partitions([tp])
-            if timestamp_ms < 0:
-                raise ValueError(f"{tp}: time {timestamp_ms} is negative; give ms since 1970")
-            times_us[tp] = int(timestamp_ms) * 1000
+        times_us = checked_times_us(timestamps)
         with self._acquire():
             return self._runtime.calls.run(
                 "offsets_for_times",

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from spark_log.cluster import Cluster
 from spark_log.consumer.fetch import BatchSlice, Fetcher
-from spark_log.consumer.group import ConsumerMembership, CoordinatorMetrics
+from spark_log.consumer.group import ConsumerGroup
 from spark_log.consumer.position import SubscriptionState
 from spark_log.consumer.rebalance_listener import ConsumerRebalanceListenerInvoker
 from spark_log.metrics import ClientReading, definitions
@@ -21,16 +21,14 @@ class ConsumerMetrics:
         *,
         subscription: SubscriptionState,
         fetcher: Fetcher,
-        membership: ConsumerMembership,
-        coordinator: CoordinatorMetrics,
+        group: ConsumerGroup,
         listener_invoker: ConsumerRebalanceListenerInvoker,
     ) -> None:
         """Start with all counts at 0."""
         self._cluster = cluster
         self._subscription = subscription
         self._fetcher = fetcher
-        self._membership = membership
-        self._coordinator = coordinator
+        self._group = group
         self._listener_invoker = listener_invoker
         self._polls = 0
         self._records = 0
@@ -48,7 +46,7 @@ class ConsumerMetrics:
 
     def reading(self) -> ClientReading:
         """Return the metrics for Prometheus. Any thread may call it."""
-        coordinator = self._coordinator
+        coordinator = self._group.metrics
         single = {
             definitions.FETCH_THROTTLE_DURATION: self._fetcher.throttle_times,
             definitions.COMMIT_DURATION: coordinator.commits,
@@ -83,8 +81,8 @@ class ConsumerMetrics:
             },
             "consumer-coordinator-metrics": {
                 "assigned-partitions": len(self._subscription.partitions),
-                **self._coordinator.metrics(self._listener_invoker.latencies),
-                **self._membership.metrics(),
+                **self._group.metrics.metrics(self._listener_invoker.latencies),
+                **self._group.membership.metrics(),
             },
             "suppressed-errors": self._cluster.suppressed.figures(),
         }

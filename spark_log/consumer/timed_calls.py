@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 
 from spark_log.errors import IllegalStateError, SparkLogError, WakeupError
 from spark_log.storage import call_through_outages, retry_while_unavailable
-from spark_log.threads import Deadline, LimitedCall
+from spark_log.threads import Deadline, LimitedCall, settle
 from spark_log.util import SYSTEM_CLOCK, Clock
 
 _log = logging.getLogger(__name__)
@@ -317,7 +317,7 @@ class TimedCalls:
 
         def run() -> None:
             self._running_thread = threading.get_ident()
-            _settle(outcome, call)
+            settle(outcome, call)
             with self._changed:
                 self._running = None
                 self._changed.notify_all()
@@ -357,7 +357,7 @@ class TimedCalls:
                 listener = self._listener
                 assert listener is not None
             self._is_in_listener = True
-            _settle(listener.outcome, listener.function)
+            settle(listener.outcome, listener.function)
             self._is_in_listener = False
             with self._changed:
                 # A waiting thread must see that the call runs again, and not this listener again.
@@ -398,13 +398,3 @@ class _Listener:
     def __init__(self, function: Callable[[], object]) -> None:
         self.function = function
         self.outcome: Future[object] = Future()
-
-
-def _settle(outcome: Future[object], function: Callable[[], object]) -> None:
-    """Call a function, and keep its result or error."""
-    try:
-        result = function()
-    except BaseException as error:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(result)

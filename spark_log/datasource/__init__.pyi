@@ -1,7 +1,7 @@
 from .options import EARLIEST as EARLIEST
 from .options import LATEST as LATEST
 from .options import STORAGE_PREFIX as STORAGE_PREFIX
-from .options import OwnedTransaction as OwnedTransaction
+from .options import ExternalTransaction as ExternalTransaction
 from .options import ReadOptions as ReadOptions
 from .options import format_offsets as format_offsets
 from .options import parse_offsets as parse_offsets

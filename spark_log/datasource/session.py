@@ -35,17 +35,17 @@ def spark_session(
 
     Starting Spark takes some seconds, so a line on stderr says so.
 
-    Spark hides the options of the file system in any case, unless ``spark.redaction.regex`` says
-    what it hides.
+    A running session also gets the pattern that hides storage options, unless its
+    ``spark.redaction.regex`` is set.
 
     Filters on a DataFrame are not pushed into the log: Spark 4.2 confuses the filters of different
     reads. Options such as ``startingTimestamp`` select segments before they are read.
 
     Args:
         app_name: the name that Spark's UI shows.
-        delta: whether Spark can read and write Delta tables, such as ``__consumer_offsets``. It
-            looks up Delta's jars at each start, and downloads them from Maven Central at the first.
-            Topics need none, and spark-log itself commits offsets without Spark.
+        delta: whether Spark can read and write Delta tables, such as ``__consumer_offsets``. Spark
+            then looks up Delta's jars at each start, and downloads them from Maven Central at the
+            first. Topics do not need Delta, and spark-log itself commits offsets without Spark.
         settings: Spark settings with ``_`` for ``.``: ``spark_sql_shuffle_partitions=4``. Values
             become text.
 
@@ -75,15 +75,18 @@ def spark_session(
         builder.config(REDACTION_SETTING, REDACTION).getOrCreate()
     if delta and "delta" not in (spark.conf.get(_EXTENSIONS, None) or ""):
         raise InvalidConfigurationError(
-            f"this Spark runs without Delta ({_EXTENSIONS}), and cannot load it any more: call "
-            f"spark_session(delta=True) before any other session of this process, or name Delta in "
-            f"the folder of SPARK_CONF_DIR, as `spark-log init` does",
+            f"this process's Spark runs without Delta ({_EXTENSIONS} does not name it), and cannot "
+            f"load it any more: call spark_session(delta=True) before any other session of this "
+            f"process, or name Delta in the folder of SPARK_CONF_DIR, as `spark-log init` does",
             key="delta",
         )
     return spark
 
 
 def _starts_java() -> bool:
-    """Whether a session starts a Java process: none runs, none has started this, none is remote."""
+    """Whether a new session starts a Java process.
+
+    It does not if this process has one already, was started by one, or uses Spark Connect.
+    """
     elsewhere = {"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys()
     return not elsewhere and SparkContext._gateway is None

@@ -21,8 +21,9 @@ class SparkLogDataSource(DataSource):
     It takes the options of the connector (`datasource.options` lists them) and ``path``, the
     cluster root. Spark finds it without registration through the module ``pyspark_spark_log``.
 
-    Spark starts several Python processes for the first query of a session, and each of them imports
-    this module: one only to find its name. So the methods import what they need, Arrow above all.
+    Spark starts several Python processes for the first query of a session. Each imports this
+    module, one of them only for the format's name. Therefore the methods, not the module, import
+    what is slow to import, such as Arrow.
     """
 
     @classmethod

@@ -81,7 +81,7 @@ class DeltaCleanup:
         log = self._log()
         listed = log.list_log()
         last = _newest_version_before(listed, before_us)
-        kept = log.checkpoint_before(listed, last)  # this reads it: it may be damaged
+        kept = log.checkpoint_before(listed, last)  # reads the checkpoint: it may be damaged
         if kept is None:
             return 0
         files = self._store.list(log.log_directory)

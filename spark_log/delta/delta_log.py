@@ -229,7 +229,7 @@ class DeltaLog(DeltaLogReader):
         if not self.has_valid_listing():
             return False
         assert self._observed_ms is not None
-        if not self._store.is_mapped:
+        if not self._store.is_local:
             return self._clock.monotonic_ms() - self._observed_ms < self.listing_valid_ms
         try:
             if number > 0:

@@ -194,12 +194,9 @@ class DataFiles:
             data = pq.ParquetFile(self._open(file, path), page_checksum_verification=True)
             at_column = data.schema_arrow.get_field_index("group")
             for at in range(data.num_row_groups):
-                found = data.metadata.row_group(at).column(at_column).statistics
-                if found is not None and found.has_min_max:
-                    if first_group is not None and str(found.max) < first_group:
-                        continue
-                    if last_group is not None and str(found.min) > last_group:
-                        continue
+                statistics = data.metadata.row_group(at).column(at_column).statistics
+                if not _may_hold(statistics, first_group, last_group):
+                    continue
                 part = data.read_row_group(at, columns=columns, use_threads=False)
                 wanted = (
                     self.schema
@@ -210,9 +207,7 @@ class DataFiles:
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
-            raise damaged_table_error(
-                self._directory, f"{file.path} cannot be read ({error})"
-            ) from error
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
 
     def footer_value(self, file: DataFile, name: str) -> str | None:
         """Return a value of the key-value metadata in a file's footer; None if it has none.
@@ -226,9 +221,7 @@ class DataFiles:
         except NotFoundError as error:
             raise self._damaged(f"{file.path} is missing") from error
         except pa.ArrowException as error:
-            raise damaged_table_error(
-                self._directory, f"{file.path} cannot be read ({error})"
-            ) from error
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
         found = metadata.get(name.encode())
         return None if found is None else str(found, "utf-8")
 
@@ -244,9 +237,7 @@ class DataFiles:
                 is_known = statistics is not None and statistics.has_min_max
                 found.append((str(statistics.min) if is_known else "", group.num_rows))
         except (pa.ArrowException, LookupError, ValueError, OSError) as error:
-            raise damaged_table_error(
-                self._directory, f"{file.path} cannot be read ({error})"
-            ) from error
+            raise self._damaged(f"{file.path} cannot be read ({error})") from error
         return found
 
     def delete(self, file: DataFile) -> None:
@@ -260,6 +251,15 @@ class DataFiles:
 
     def _damaged(self, problem: str) -> StorageError:
         return damaged_table_error(self._directory, problem)
+
+
+def _may_hold(statistics: Any, first_group: str | None, last_group: str | None) -> bool:
+    """Return whether a row group may have groups in a range, by its statistics of the column."""
+    if statistics is None or not statistics.has_min_max:
+        return True
+    is_before = first_group is not None and str(statistics.max) < first_group
+    is_after = last_group is not None and str(statistics.min) > last_group
+    return not (is_before or is_after)
 
 
 def damaged_table_error(directory: str, problem: str) -> StorageError:

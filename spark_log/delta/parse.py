@@ -41,24 +41,22 @@ def parse_version(directory: str, number: int, body: bytes) -> Version:
     metadata: TableMetadata | None = None
     is_rewrite = True
     try:
-        for line in body.splitlines():
-            for kind, action in parse_json(line).items():
-                if kind == "add":
-                    added.append(DataFile.from_action(action))
-                    is_rewrite &= not action["dataChange"]
-                elif kind == "remove":
-                    removed.append(action["path"])
-                elif kind == "txn":
-                    updated_ms = action.get("lastUpdated") or 0
-                    transactions.append(
-                        SetTransaction(action["appId"], action["version"], updated_ms)
-                    )
-                elif kind == "metaData":
-                    metadata = _parse_metadata(directory, action)
-                elif kind == "protocol":
-                    _check_protocol(directory, action)
-                elif kind == "commitInfo":
-                    is_rewrite |= action.get("operation") == "OPTIMIZE"
+        lines = body.splitlines()
+        for kind, action in (each for line in lines for each in parse_json(line).items()):
+            if kind == "add":
+                added.append(DataFile.from_action(action))
+                is_rewrite &= not action["dataChange"]
+            elif kind == "remove":
+                removed.append(action["path"])
+            elif kind == "txn":
+                updated_ms = action.get("lastUpdated") or 0
+                transactions.append(SetTransaction(action["appId"], action["version"], updated_ms))
+            elif kind == "metaData":
+                metadata = _parse_metadata(directory, action)
+            elif kind == "protocol":
+                _check_protocol(directory, action)
+            elif kind == "commitInfo":
+                is_rewrite |= action.get("operation") == "OPTIMIZE"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise damaged_table_error(
             directory, f"version {number} cannot be parsed ({error})"

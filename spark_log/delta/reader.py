@@ -10,7 +10,6 @@ import logging
 import math
 import re
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from typing import ClassVar
 
@@ -162,7 +161,7 @@ class DeltaLogReader:
     def _read_new_versions(self) -> list[Version] | None:
         """Read the versions after `state`; None if names after it were deleted."""
         known = self.state.version
-        if self._store.is_mapped:
+        if self._store.is_local:
             versions = self._read_up_to(None)
             return versions if self._nothing_deleted_since(known) else None
         listed = self.list_log(known)
@@ -189,11 +188,11 @@ class DeltaLogReader:
         On a remote store several files are read at the same time, if ``last`` is given.
         """
         first = self.state.version + 1
-        if last is None or last <= first or self._store.is_mapped:
+        if last is None or last <= first or self._store.is_local:
             numbers: Iterable[int] = count(first) if last is None else range(first, last + 1)
             yield from map(self._body, numbers)
             return
-        with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
+        with self._store.executor_class(_MAX_CONCURRENT_REQUESTS, "spark-log-versions") as pool:
             for begin in range(first, last + 1, _MAX_CONCURRENT_REQUESTS):
                 end = min(begin + _MAX_CONCURRENT_REQUESTS, last + 1)
                 yield from pool.map(self._body, range(begin, end))
@@ -239,9 +238,9 @@ class DeltaLogReader:
                 first = 0  # the checkpoint in `_last_checkpoint` is missing or cannot be read
                 continue
             self.state = checkpoint or TableState()
-            # A listing may omit versions that appear during it. On a mapped store, reading them one
+            # A listing may omit versions that appear during it. On a local store, reading them one
             # by one finds them.
-            self._read_up_to(None if self._store.is_mapped else listed.newest)
+            self._read_up_to(None if self._store.is_local else listed.newest)
             end = self.state.version
             if end >= listed.newest:
                 if end >= 0 and self.state.metadata is None:

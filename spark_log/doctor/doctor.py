@@ -17,7 +17,7 @@ from typing import Final
 from spark_log.cluster import Cluster
 from spark_log.doctor.check import Check, NotCheckedError, PartitionCheck
 from spark_log.doctor.checks import CHECKS, find_checks
-from spark_log.doctor.examination import Examination
+from spark_log.doctor.examination import THREAD_NAME, Examination
 from spark_log.doctor.finding import ROOT, Finding, Problem, Severity, Subject, shell_command
 from spark_log.doctor.limits import Limits
 from spark_log.doctor.partition_examination import PartitionExamination, UnreachableError
@@ -297,7 +297,7 @@ class Doctor:
             return list(self._look_at(examination, checks, *place))
 
         _log.debug("checking %d partitions with %d threads", total, self._limits.threads)
-        pool = DaemonPool(self._limits.threads, self._limits.patience_ms)
+        pool = DaemonPool(self._limits.threads, self._limits.patience_ms, name=THREAD_NAME)
         on_progress("Partitions", 0, total)
         for place, outcome in pool.run(look, partitions):
             self.partitions += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from spark_log.cluster import Cluster
 from spark_log.doctor.limits import Limits
@@ -13,6 +13,9 @@ from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
 from spark_log.storage import SCRATCH_PREFIX, Store
 from spark_log.threads import DaemonPool, Outcome
 from spark_log.util import SYSTEM_CLOCK
+
+THREAD_NAME: Final = "spark-log-doctor"
+"""Name of the threads that check several items at the same time."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -113,7 +116,7 @@ class Examination:
 
         A call without an answer for ``limits.patience_ms`` is abandoned; the others continue.
         """
-        pool = DaemonPool(self.limits.threads, self.limits.patience_ms)
+        pool = DaemonPool(self.limits.threads, self.limits.patience_ms, name=THREAD_NAME)
         for item, outcome in pool.run(call, items):
             self.on_progress()
             yield item, outcome

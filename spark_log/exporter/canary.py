@@ -21,8 +21,8 @@ from spark_log.consumer import Consumer
 from spark_log.errors import KafkaTimeoutError, SparkLogError, TopicAlreadyExistsError
 from spark_log.metrics import Family, Histogram, MetricDefinition, definitions
 from spark_log.producer import Producer
-from spark_log.types import NewTopic, OffsetAndMetadata, TopicPartition, random_id
-from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
+from spark_log.types import NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, random_id
 
 _log = logging.getLogger(__name__)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from spark_log.admin import GroupDescription, OffsetsSample, PartitionSample, partition_keys
+from spark_log.admin import OffsetsSample, PartitionSample, partition_keys
 from spark_log.metadata import PartitionRecord
 from spark_log.metrics import MetricDefinition, definitions, label_text, metric_lines
+from spark_log.types import GroupDescription
 
 _Samples = Iterable[tuple[str, float]]
 

@@ -20,8 +20,10 @@ from .producers import ProducerEntry as ProducerEntry
 from .producers import TransactionIndex as TransactionIndex
 from .read import IsolationLevel as IsolationLevel
 from .read import ProbeInterval as ProbeInterval
+from .read import SeekResult as SeekResult
 from .read import Selection as Selection
 from .read import TailView as TailView
+from .read import prune_segments as prune_segments
 from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import find_deletable as find_deletable
 from .segment import FetchedRecords as FetchedRecords

@@ -102,9 +102,9 @@ def _segment_base(files: PartitionDirectory, view: LogView, offset: int, snapsho
 def _epoch_before(log: LocalLog, view: LogView, offset: int) -> int | None:
     """Return the leader epoch of the last batch before an offset; None if it is not known."""
     try:
-        last = log.leader_epoch(view)
+        last = log.leader_epochs.latest(view)
         if not last or offset == view.log_end_offset:
             return last  # epochs never go back: if the last one is 0, all are
-        return log.leader_epoch_at(offset - 1, view)
+        return log.leader_epochs.epoch_for_offset(offset - 1, view)
     except (NotFoundError, OffsetOutOfRangeError):  # rewritten or deleted since
         return None

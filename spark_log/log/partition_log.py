@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import TypeVar
 
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain import (
     ALL,
     MAX_CHANGES,
-    MAX_REWRITES,
-    ChainAppender,
+    OpenReplica,
     PartitionState,
     PartitionStates,
     ReplicaChain,
-    ReplicaFailedError,
     ReplicaSelection,
+    ReplicatedAppender,
+    ReplicatedReader,
     StagingFailedError,
-    blaming,
 )
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments, PartitionDirectory
 from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import OpenTransaction, ProducerState, TransactionIndex
 from spark_log.log.read import (
     MAX_READ_BYTES,
+    Batches,
     IsolationLevel,
-    NewerLeaderEpochError,
-    Selection,
     read_batches,
 )
 from spark_log.log.segment import (
@@ -46,8 +40,6 @@ from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
-_Answer = TypeVar("_Answer")
-
 
 class PartitionLog:
     """The log of one partition, with a replica on one broker or on several.
@@ -56,14 +48,20 @@ class PartitionLog:
     Any number of processes append and read at once without knowing each other. No cached state can
     change an answer. One `PartitionLog` is for one thread at a time.
 
-    Reads use the last replica of the chain, which may be joining: all in-sync replicas, and those
-    that will be in sync next, have the records that this one has. The high watermark is its log end
-    offset. A reader uses a replica only if it has the barrier of the present leader epoch. While
-    fewer than ``min.insync.replicas`` are in sync, and a replica that left in this time may be
-    elected, the high watermark is the offset of the first barrier of this time (KIP-966).
+    Reads use the last replica of the chain, which may be a joining one. Every replica before it in
+    the chain has the records that it has: these are all in-sync replicas, and the other joining
+    ones. The high watermark is its log end offset. A reader uses a replica only if it has the
+    barrier of the present leader epoch. While fewer than ``min.insync.replicas`` are in sync, and a
+    replica that left in this time may be elected, the high watermark is the offset of the first
+    barrier of this time (KIP-966).
+
+    Not only appends, reads too may change the metadata: a replica that fails is taken out of the
+    in-sync replicas, and the read continues with the next one. `tail_ends_at` alone does not.
 
     Attributes:
-        directory: the partition's directory, relative to a root, for messages.
+        directory: the partition's first directory, relative to a root. It names the partition in
+            messages, and is its key where partitions are watched. A replica that was copied anew is
+            in another directory (`LocalLog.directory`).
         config: the topic's settings.
         clock: the clock whose monotonic time decides how long a listing is valid.
         suppressed: counter of errors that fail no append and no read.
@@ -73,7 +71,7 @@ class PartitionLog:
     def __init__(
         self,
         states: PartitionStates,
-        open_replica: Callable[[int, int], LocalLog],
+        open_replica: OpenReplica,
         store_of: Callable[[int], Store],
         *,
         name: str,
@@ -87,7 +85,7 @@ class PartitionLog:
 
         Args:
             states: source of the partition's state.
-            open_replica: returns the replica of a broker id and a number of its directory.
+            open_replica: opens a replica.
             store_of: returns the store of a broker id.
             name: the partition's directory, relative to a root, for messages.
             config: the topic's settings.
@@ -112,11 +110,11 @@ class PartitionLog:
             suppressed=suppressed,
             check_root=check_root,
         )
-        self._check_root = check_root
         self._selection = ReplicaSelection(
             self._chain, name=name, clock=clock, suppressed=suppressed, is_near=is_near
         )
-        self._appender = ChainAppender(self._chain, name=name, config=config)
+        self._reader = ReplicatedReader(self._selection, check_root)
+        self._appender = ReplicatedAppender(self._chain, name=name, config=config)
 
     def __repr__(self) -> str:
         replicas = list(self.states.current().replicas)
@@ -157,24 +155,26 @@ class PartitionLog:
         records: pa.RecordBatch | Iterable[pa.RecordBatch],
         *,
         compression: str = "none",
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
         producer: ProducerAppend | None = None,
     ) -> LogAppendInfo:
         """Append records as one segment. When the call returns, they are durable and visible.
 
         Args:
             records: one record batch with the columns of `RECORD_SCHEMA`, or several. Several are
-                streamed in constant memory and become visible together. If the leader's root fails
-                while a single batch is staged on it, the batch is staged again. The batches of an
-                iterable cannot be read a second time: then the error is raised.
+                streamed in constant memory and become visible together. The records are staged on
+                the leader's root first. If this root fails meanwhile, a single batch is staged
+                again on that of the new leader. An iterable cannot be read a second time: then the
+                error is raised.
             compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
                 ``producer``.
-            expected_leo: append only if this is the log end offset.
-            producer: makes the append idempotent (KIP-98). It may be retried after any error, with
-                the same records and the same ``producer``: the log then has the records once, and a
-                retry returns the offsets of the first append. An error concerns this try alone, not
-                an earlier one. After an unknown outcome, only a later try shows whether the append
-                succeeded.
+            expected_end_offset: append only if this is the log end offset.
+            producer: the identity that makes the append idempotent (KIP-98). After any error the
+                call may be repeated with the same records and the same ``producer``. The log then
+                has the records once, and the call returns their offsets, also if an earlier call
+                has put them. An error that says that nothing was appended speaks of its own call:
+                after an `UnknownOutcomeError`, only a later call that succeeds shows that the
+                records are in the log.
 
         Raises:
             InvalidRecordError: the topic does not accept the records; nothing was appended.
@@ -188,7 +188,7 @@ class PartitionLog:
             try:
                 for batch in batches:
                     writer.write(batch)
-                return self.append_segment(writer.finish(), expected_leo=expected_leo)
+                return self.append_segment(writer.finish(), expected_end_offset=expected_end_offset)
             except StagingFailedError:
                 changes += 1
                 if not is_repeatable or changes > MAX_CHANGES:
@@ -208,13 +208,13 @@ class PartitionLog:
         return self._appender.segment_writer(compression, producer)
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_leo: int | None = None, acks: int = ALL
+        self, segment: StagedSegment, *, expected_end_offset: int | None = None, acks: int = ALL
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end, on all in-sync replicas.
 
         Args:
             segment: the segment to append, from `segment_writer`.
-            expected_leo: required log end offset of the leader; None appends at any offset.
+            expected_end_offset: required log end offset of the leader; None appends at any offset.
             acks: -1 to return when all in-sync replicas have the segment; 1 to return when the
                 leader has it, after which `catch_up` has to be called.
 
@@ -227,7 +227,9 @@ class PartitionLog:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             SparkLogError: See `Appender.append_segment`.
         """
-        return self._appender.append_segment(segment, expected_leo=expected_leo, acks=acks)
+        return self._appender.append_segment(
+            segment, expected_end_offset=expected_end_offset, acks=acks
+        )
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the end markers of transactions that the log does not have yet, as one segment.
@@ -267,6 +269,7 @@ class PartitionLog:
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
+            UnknownOutcomeError: the chain has changed too often.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
         return self._chain.replicate()
@@ -293,7 +296,7 @@ class PartitionLog:
         state = self.states.current()
         # A root that was emptied since must not get a start marker: its log would look whole.
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
-        if state.is_replicated or self.replica.files.store.is_mapped:
+        if state.is_replicated or self.replica.files.store.is_local:
             view = None
         return self._chain.move_start(offset, view)
 
@@ -322,10 +325,10 @@ class PartitionLog:
             SparkLogError: See `observe`.
         """
         while True:
-            listing = self._list(lambda log: log.files.observe_files())
-            read, state = self._selection.state, self.states.refresh()
+            view, read, listing = self._reader.observe_files()
+            state = self.states.refresh()
             if read is not None and read.leader_epoch == state.leader_epoch:
-                return self._up_to_high_watermark(listing.view), state, listing
+                return view, state, listing
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
         """Return an offset up to which a replica has only records that all in-sync replicas have.
@@ -345,12 +348,14 @@ class PartitionLog:
 
     # --- reading ---------------------------------------------------------------------------------
 
-    def observe(self, *, reads_on: bool = False) -> LogView:
+    def observe(self, *, keeps_for_next_read: bool = False) -> LogView:
         """Return the log as it is now, up to the high watermark.
 
+        A replica that cannot be listed is taken out of the in-sync replicas.
+
         Args:
-            reads_on: whether the next read begins with this listing. The listing, and what was read
-                of the last segment, are kept until then.
+            keeps_for_next_read: whether the listing, and what was read of the last segment, are
+                kept, so that the next read begins with them.
 
         Raises:
             LeaderNotAvailableError: no replica can be read.
@@ -358,8 +363,7 @@ class PartitionLog:
             LogTruncatedError: the log ends before an offset that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
         """
-        listing = self._list(lambda log: DirectoryListing(log.observe(reads_on=reads_on)))
-        return self._up_to_high_watermark(listing.view)
+        return self._reader.observe(keeps_for_next_read=keeps_for_next_read)
 
     def end_offset(
         self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
@@ -379,74 +383,10 @@ class PartitionLog:
             return view.log_end_offset
         return min(view.log_end_offset, self.transactions(view).last_stable_offset)
 
-    def _list(self, list_replica: Callable[[LocalLog], DirectoryListing]) -> DirectoryListing:
-        """List the replica to be read, at a leader epoch that the metadata have."""
-        self._selection.refresh(max_age_ms=0)
-        attempt, rewrites = self._selection.attempt(), 0
-        while True:
-            state = self._selection.known_state
-            try:
-                with blaming(state.chain[-1]):
-                    listing = list_replica(self.replica)
-                    if not listing.view.log_end_offset:
-                        self._check_root_exists()
-                    if not self._selection.is_newer(listing.view):
-                        return listing
-            except ReplicaFailedError as failed:
-                rewrites += 1
-                if isinstance(failed.error, NotFoundError) and rewrites <= MAX_REWRITES:
-                    continue  # rewritten since it was listed
-                attempt.shrink_isr(state, failed)
-                self._selection.refresh(max_age_ms=0)
-            else:
-                self._selection.refresh_epoch()
-
-    def _read_with_failover(
-        self, view: LogView | None, read: Callable[[LocalLog, LogView], _Answer]
-    ) -> _Answer:
-        """Call a function that reads the chosen replica; if it fails, continue with the next one.
-
-        Args:
-            view: a view of the log. The log is listed if this is None, or a view of another
-                replica.
-            read: reads from the replica, given the replica and a view of it.
-        """
-        attempt = self._selection.attempt()
-        while True:
-            here = self.observe() if view is None else self._view_of_replica(view)
-            state = self._selection.known_state
-            try:
-                with blaming(state.chain[-1]):
-                    return read(self.replica, here)
-            except NewerLeaderEpochError:
-                self._selection.refresh_epoch()
-            except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
-                self._selection.refresh()
-
-    def _check_root_exists(self) -> None:
-        """Check that the root of the replica that is read, which has no records, exists."""
-        state = self._selection.state
-        if state is not None and state.is_replicated:
-            self._check_root(state.chain[-1])
-
-    def _up_to_high_watermark(self, view: LogView) -> LogView:
-        """Return the part of a view that readers see."""
-        end_offset = self._selection.high_watermark_cap
-        if view.log_end_offset <= end_offset:
-            return view
-        segments = (each for each in view.live.segments if each.start_offset < end_offset)
-        return replace(
-            view,
-            live=replace(view.live, segments=tuple(segments)),
-            log_end_offset=max(int(end_offset), view.log_start_offset),
-            leader_epoch=None,
-        )
-
     @property
     def reached_offset(self) -> int:
         """The highest offset up to which this object knows that the log can be read."""
-        return int(min(self.files.reached_offset, self._selection.high_watermark_cap))
+        return self._reader.reached_offset
 
     def segments(
         self,
@@ -466,7 +406,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._read_with_failover(
+        return self._reader.call(
             view,
             lambda log, here: log.segments(here, last if here is view else None, opened),
         )
@@ -480,7 +420,7 @@ class PartitionLog:
             view: the log's view from `observe`; None lists the log.
             opened: the open segments, which are not opened again.
         """
-        return self._read_with_failover(view, lambda log, here: log.producers(here, opened))
+        return self._reader.call(view, lambda log, here: log.producers(here, opened))
 
     def transactions(self, view: LogView | None = None) -> TransactionIndex:
         """Return the log's open and aborted transactions at the end of a view.
@@ -496,7 +436,7 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        return self._read_with_failover(view, LocalLog.transactions)
+        return self._reader.call(view, LocalLog.transactions)
 
     def offset_for_time(
         self,
@@ -508,7 +448,8 @@ class PartitionLog:
         """Return offset and timestamp of the first record at or after a time; None without one.
 
         The first such record in offset order is returned, also if timestamps are not in order
-        (``KafkaConsumer.offsetsForTimes``).
+        (``KafkaConsumer.offsetsForTimes``). A replica that cannot be read is taken out of the
+        in-sync replicas.
 
         Args:
             timestamp_us: microseconds since the epoch.
@@ -520,17 +461,13 @@ class PartitionLog:
         Raises:
             CorruptRecordError: a segment is damaged or missing.
         """
-        found = self._read_with_failover(
-            self.observe(reads_on=True) if view is None else view,
+        found = self._reader.call(
+            self.observe(keeps_for_next_read=True) if view is None else view,
             lambda log, here: log.offset_for_time(
                 timestamp_us, here, isolation_level=isolation_level
             ),
         )
         return None if found is None or found[0] >= self._selection.high_watermark_cap else found
-
-    def _view_of_replica(self, view: LogView) -> LogView:
-        """Return the view if it is of the replica that is read now; else list this replica."""
-        return view if view.origin in ("", self.replica.files.url) else self.observe()
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends at the offset that a ``read_uncommitted`` read reached.
@@ -549,15 +486,7 @@ class PartitionLog:
             CorruptRecordError: the next segment is damaged.
             StorageError: the storage does not answer.
         """
-        if self._selection.is_refresh_due():
-            return False
-        if offset >= self._selection.high_watermark_cap:
-            return True
-        try:
-            with blaming(self._selection.known_state.chain[-1]):
-                return self.replica.tail_ends_at(offset)
-        except ReplicaFailedError:
-            return False  # the next read leaves the replica out
+        return self._reader.tail_ends_at(offset)
 
     @property
     def blocking_transaction(self) -> OpenTransaction | None:
@@ -580,7 +509,8 @@ class PartitionLog:
 
         The list is empty at the log's end, which costs one request, for the next segment. Control
         batches are left out. The next offset is the one after the last record, or after the control
-        batches, aborted batches and gaps that follow it.
+        batches, aborted batches and gaps that follow it. A replica that cannot be read is taken out
+        of the in-sync replicas.
 
         Args:
             offset: the first record's offset.
@@ -606,22 +536,18 @@ class PartitionLog:
         columns: Sequence[str] | None = None,
         check_crcs: bool = True,
         isolation_level: IsolationLevel = "read_uncommitted",
-    ) -> Iterator[tuple[LogBatch | None, int]]:
+    ) -> Batches:
         """Yield batches from ``offset`` to the high watermark, each with the offset after it.
 
         The caller may pause between two batches for any time. At the log's end this costs one
-        request, for the next segment.
+        request, for the next segment. A replica that cannot be read is taken out of the in-sync
+        replicas.
 
         With ``read_committed`` the read ends at the last stable offset, where
         `blocking_transaction` begins. Call the method again with the next offset to read the
         records behind it, once the transaction's marker is in the log.
 
-        Args:
-            offset: the first record's offset.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches (``check.crcs``).
-            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
-                at the last stable offset.
+        The arguments are those of `read`.
 
         Yields:
             Batches, control batches included; None in place of an aborted batch, and at the end of
@@ -631,54 +557,12 @@ class PartitionLog:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        selection = Selection(columns, check_crcs)
-        attempt = self._selection.attempt()
-        while True:
-            self._selection.refresh_if_due()
-            state = self._selection.known_state
-            if offset >= self._selection.high_watermark_cap:
-                return
-            try:
-                with blaming(state.chain[-1]):
-                    for batch, next_offset in self._stream(offset, selection, isolation_level):
-                        yield batch, next_offset
-                        offset = next_offset
-                    return
-            except NewerLeaderEpochError:
-                self._selection.refresh_epoch()
-            except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
-
-    def _stream(
-        self, offset: int, selection: Selection, isolation_level: IsolationLevel
-    ) -> Iterator[tuple[LogBatch | None, int]]:
-        """Yield batches of the replica in the reader's rack, or else of the last one."""
-        near, begin = self._selection.near, offset
-        if near is not None:
-            if self._is_at_end(offset):
-                return
-            with self._selection.leaving_near():
-                for batch, next_offset in near.reader.stream(offset, selection, isolation_level):
-                    if next_offset > self.reached_offset:
-                        break
-                    yield batch, next_offset
-                    offset = next_offset
-            if offset > begin:
-                return
-        for batch, next_offset in self.replica.reader.stream(offset, selection, isolation_level):
-            if next_offset > self._selection.high_watermark_cap:
-                return
-            yield batch, next_offset
-            offset = next_offset
-
-    def _is_at_end(self, offset: int) -> bool:
-        """Return whether the last replica ends at an offset; if not, list it to learn its end."""
-        if offset < self.replica.files.reached_offset:
-            return False
-        if self.replica.tail_ends_at(offset):
-            return True
-        self.replica.observe()
-        return False
+        return self._reader.stream(
+            offset,
+            lambda replica, offset: replica.stream(
+                offset, columns=columns, check_crcs=check_crcs, isolation_level=isolation_level
+            ),
+        )
 
     def scan(
         self,
@@ -691,39 +575,24 @@ class PartitionLog:
     ) -> Iterator[LogBatch]:
         """Yield batches from ``start_offset`` to before ``end_offset``, without control batches.
 
-        If a segment is rewritten and deleted meanwhile, the read continues in its replacement.
+        If a segment is rewritten and deleted meanwhile, the read continues in its replacement. A
+        replica that cannot be read is taken out of the in-sync replicas.
 
-        Args:
-            start_offset: the first record's offset.
-            end_offset: records at and after it are left out. None reads to the current log end.
-            columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
-            check_crcs: whether to check the checksums of batches (``check.crcs``).
-            isolation_level: ``read_committed`` leaves out records of aborted transactions, and ends
-                at the last stable offset.
+        Records at and after ``end_offset`` are left out; None reads to the current log end. The
+        other arguments are those of `read`.
 
         Raises:
             OffsetOutOfRangeError: ``start_offset`` is not in the log; has the valid range.
             CorruptRecordError: a segment is damaged; has file and position.
         """
-        selection = Selection(columns, check_crcs)
-        attempt = self._selection.attempt()
-        while True:
-            self._selection.refresh_if_due()
-            end, state = self._selection.high_watermark_cap, self._selection.known_state
-            if end_offset is not None:
-                end = min(end_offset, end)
-            try:
-                with blaming(state.chain[-1]):
-                    for batch in self.replica.reader.scan(
-                        start_offset,
-                        None if end == math.inf else int(end),
-                        selection,
-                        isolation_level,
-                    ):
-                        yield batch
-                        start_offset = batch.end_offset
-                    return
-            except NewerLeaderEpochError:
-                self._selection.refresh_epoch()
-            except ReplicaFailedError as failed:
-                attempt.shrink_isr(state, failed)
+        return self._reader.scan(
+            start_offset,
+            end_offset,
+            lambda replica, start_offset, end_offset: replica.scan(
+                start_offset,
+                end_offset,
+                columns=columns,
+                check_crcs=check_crcs,
+                isolation_level=isolation_level,
+            ),
+        )

@@ -58,7 +58,7 @@ class StateRecord(VersionedRecord):
         raise NotImplementedError
 
 
-class State(Protocol):
+class ReplayableState(Protocol):
     """An immutable state that follows from the records of its log."""
 
     def replay(self, record: Any, /) -> Self:
@@ -69,7 +69,7 @@ class State(Protocol):
         """
 
 
-_State = TypeVar("_State", bound=State)
+_State = TypeVar("_State", bound=ReplayableState)
 _Record = TypeVar("_Record", bound=StateRecord)
 
 
@@ -411,7 +411,7 @@ class StateLog(ABC, Generic[_State, _Record]):
             ],
             schema=RECORD_SCHEMA,
         )
-        self._log.append(batch, compression="zstd", expected_leo=self._offset)
+        self._log.append(batch, compression="zstd", expected_end_offset=self._offset)
         assert self._offset is not None
         _log.debug("%s: appended at offset %d: %s", self.directory, self._offset, record)
         self.state, self._offset = after, self._offset + 1

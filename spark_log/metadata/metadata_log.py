@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from spark_log.config import INTERNAL_LOG_CONFIG
 from spark_log.errors import CorruptRecordError, LogEndOffsetMismatchError, SparkLogError
-from spark_log.log import LocalLog, LogView
+from spark_log.log import LocalLog, LogView, SeekResult
 from spark_log.log.files import ExistenceMarker
 from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.features import with_features
@@ -194,7 +194,7 @@ class MetadataLog:
                 if not records:
                     return records
             # The change is made. After a crash or an error here the checkpoint is an older one.
-            with self._log.suppressed.suppress("witness", METADATA_DIRECTORY, SparkLogError):
+            with self._log.suppressed.suppress("checkpoint", METADATA_DIRECTORY, SparkLogError):
                 self._write_checkpoint()
             return records
 
@@ -229,7 +229,7 @@ class MetadataLog:
             image.replay(from_json(value))
         batch = _record_batch(values, self._clock.time_us())
         try:
-            self._log.append(batch, expected_leo=known.offset)
+            self._log.append(batch, expected_end_offset=known.offset)
         except LogEndOffsetMismatchError:
             _log.debug("%s: another change was first at offset %d", self._store.url, known.offset)
             return False
@@ -254,12 +254,12 @@ class MetadataLog:
         began_ms = self._clock.monotonic_ms()
         reached = 0 if self._is_checked else self._load_checkpoint()
         known = self._known
-        is_end = None
+        sought = None
         if known.last_segment >= 0:
-            is_end = self._log.seek_past_segment(known.last_segment, known.offset)
-            if is_end is None and not self._is_checked:
+            sought = self._log.seek_past_segment(known.last_segment, known.offset)
+            if sought is SeekResult.UNCONFIRMED and not self._is_checked:
                 self._known = _Replayed(MetadataImage())  # the log does not confirm the checkpoint
-        if not is_end:
+        if sought is not SeekResult.LOG_ENDS:
             self._read_on()
         if not self._is_checked:
             self._check_is_whole(reached)
@@ -294,7 +294,7 @@ class MetadataLog:
             raise self._log.files.truncated(self._known.offset, reached)
 
     def _read_on(self) -> None:
-        """Replay the records after the known state; at the log's end this looks up one name."""
+        """Replay the records after the known state; at its end this costs one lookup."""
         image, offset, last_segment, checkpoint = self._known
         for batch, next_offset in self._log.stream(offset):
             if batch is not None:

@@ -68,7 +68,7 @@ class MetadataPartitionStates:
         is_recent = self._metadata.recent_image(max_age_ms) is not None
         return self.current() if is_recent else self.refresh()
 
-    def shrink_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+    def remove_from_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Remove brokers from the in-sync and joining replicas, if the leader epoch is the newest.
 
         The last replica that may lead stays, even if it failed: a single writer that cannot reach

@@ -33,8 +33,8 @@ class MetadataRecord(VersionedRecord):
 class TopicRecord(MetadataRecord):
     """A topic was created.
 
-    The name and the id form the name of a directory. A record whose directory would lie elsewhere
-    is refused, whichever process wrote it.
+    The name and the id form the name of a directory. A record that would name a directory
+    outside of the root is refused, whichever process wrote it.
     """
 
     name: Annotated[str, Field(pattern=r"^[^/\x00]+$")]

@@ -39,7 +39,6 @@ from spark_log.producer.transaction import (
 )
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
-from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +62,6 @@ class ProducerRuntime:
         cluster: Cluster,
         config: ProducerConfig,
         client_id: str,
-        clock: Clock,
         *,
         new_partitioner: Callable[[], TopicPartitioner],
         interceptors: Interceptors,
@@ -78,7 +76,6 @@ class ProducerRuntime:
             cluster: the opened root.
             config: the producer's settings.
             client_id: the client id, for log lines, thread names and the quota.
-            clock: the clock for lingering, retries and timeouts.
             new_partitioner: makes the partitioner of one topic.
             interceptors: the interceptors, which get the outcome of each record.
             reporters: the reporters, which get the metrics, and are closed with the runtime.
@@ -90,7 +87,7 @@ class ProducerRuntime:
         self._cluster = cluster
         self._config = config
         self._client_id = client_id
-        self._clock = clock
+        self._clock = clock = cluster.clock
         self._interceptors = interceptors
         self._reporters = reporters
         self._on_fork = on_fork
@@ -98,7 +95,7 @@ class ProducerRuntime:
         self._merge_thread = MergeThread(f"spark-log-{client_id}-merges")
         merges = self._merge_thread if starts_threads else None
         appender = PartitionAppender(cluster, config, merges)
-        throttle = ClientThrottle(self.accumulator, cluster, config, client_id, clock)
+        throttle = ClientThrottle(self.accumulator, cluster, config, client_id)
         self._metrics = ProducerMetrics()
         transaction: TransactionManager | None = None
         producer_identity: ProducerIdentity | TransactionalIdentity
@@ -114,7 +111,6 @@ class ProducerRuntime:
             coordinator = TransactionCoordinator(
                 cluster,
                 config.transactional_id,
-                clock=clock,
                 open_log=self.accumulator.idle_log,
                 commit_offsets=group_offsets.commit_offsets,
                 completes_later=True,
@@ -124,7 +120,6 @@ class ProducerRuntime:
             cluster,
             self.accumulator,
             config,
-            clock,
             new_partitioner=new_partitioner,
             first_epoch=producer_identity.first_epoch,
             on_image=throttle.update,
@@ -163,7 +158,6 @@ class ProducerRuntime:
                 group_offsets,
                 cluster,
                 config,
-                clock,
                 is_retriable=appender.is_retriable,
             )
         self.batcher = RecordBatcher(
@@ -179,7 +173,7 @@ class ProducerRuntime:
         self._threads: SenderThreads | None = None
         if starts_threads:
             at_once = config.max_in_flight_requests_per_connection
-            if transaction is not None:  # its partitions are written at once, as in one request
+            if transaction is not None:  # its partitions are written together, as in one request
                 at_once = max(at_once, MARKERS_AT_ONCE)
             self._threads = SenderThreads(
                 self.accumulator,

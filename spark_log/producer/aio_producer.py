@@ -36,12 +36,7 @@ class AIOProducer:
 
     @with_arguments_of(Producer.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Return a producer that opens the root at its first call.
-
-        Args:
-            args: the positional arguments of `Producer`.
-            kwargs: the keyword arguments of `Producer`.
-        """
+        """Take the arguments of `Producer`; the first call opens the root."""
         self._thread = ClientThread(
             "producer", lambda: _Producer(*args, **kwargs), on_abandoned=_log_if_it_fails
         )

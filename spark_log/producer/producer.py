@@ -376,8 +376,8 @@ class Producer(ForeignMethods):
             TransactionAbortableError: nothing is committed: a record failed, or
                 ``transaction.timeout.ms`` has passed. Call `abort_transaction`.
             ProducerFencedError: another producer with this ``transactional.id`` has taken over, and
-                has aborted the transaction; or finished it, if a note says that an answer was lost.
-                Close this one.
+                has aborted the transaction; or has finished it, if a note of the error says that an
+                answer was lost. Close this one.
             UnknownOutcomeError: an answer was lost, and the storage failed before the outcome was
                 looked up. Call `abort_transaction`: it raises `InvalidTxnStateError` if the
                 transaction is committed.
@@ -485,7 +485,6 @@ class Producer(ForeignMethods):
             cluster,
             self.config,
             self.client_id,
-            self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
             reporters=self._reporters,

@@ -53,7 +53,7 @@ class Block:
 
 
 class Blocks(Sequence[Block]):
-    """The record batch blocks of a file, in order. A file may have very many.
+    """The record batch blocks of a file, in order; in arrays, since a file may have very many.
 
     Attributes:
         positions: the byte position of each block, int64.

@@ -86,7 +86,6 @@ class BatchHeader:
     record_count: int
     magic: int = MAGIC
 
-    SIZE_BYTES: ClassVar[int] = _LAYOUT.size
     TIMESTAMP_TYPE_BIT: ClassVar[int] = 1 << 3
     TRANSACTIONAL_BIT: ClassVar[int] = 1 << 4
     CONTROL_BIT: ClassVar[int] = 1 << 5

@@ -1,9 +1,8 @@
 """The barrier at the beginning of a leader epoch: a control batch with one record.
 
-Nobody appends in a leader epoch before its barrier is in the leader's log (protocol R4).
-The key of the control record has type 2, as Kafka's ``LeaderChangeMessage``; its
-value is JSON. The batch header alone has what readers and writers need: it is a control batch
-without a producer id, and it has the epoch.
+Nobody appends in a leader epoch before its barrier is in the leader's log (protocol R4). The key of
+the control record has type 2, as Kafka's ``LeaderChangeMessage``; its value is JSON. Readers and
+writers need only the batch header: a control batch without a producer id, with the epoch.
 """
 
 from __future__ import annotations

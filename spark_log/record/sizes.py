@@ -10,7 +10,7 @@ from spark_log.record.arrays import bools_of
 
 def largest_above(records: pa.RecordBatch, limit_bytes: int) -> tuple[int, int] | None:
     """Return row and size in bytes of the largest record; None if no record exceeds the limit."""
-    # The size of the buffers, of which a slice may use a part, is known at once.
+    # The size of the buffers is known at once, but of a slice it is only an upper limit.
     if records.get_total_buffer_size() <= limit_bytes or records.nbytes <= limit_bytes:
         return None
     sizes = record_sizes(records)

@@ -85,7 +85,7 @@ class BackgroundRecovery:
         """Return whether the last try for a replica failed."""
         return replica in self._failures
 
-    def finished(self) -> Iterator[RecoveredReplica]:
+    def take_results(self) -> Iterator[RecoveredReplica]:
         """Yield the results since the last call."""
         while True:
             try:

@@ -7,6 +7,7 @@ the leader only, if the writer ended early, and a change of the replicas may lac
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -20,11 +21,7 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import (
-    REPLICA_ERRORS,
-    LogView,
-    PartitionLog,
-)
+from spark_log.log import REPLICA_ERRORS, LogView, PartitionLog
 from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata import MetadataImage
 from spark_log.replication.controller_decision import ControllerDecision
@@ -33,6 +30,9 @@ from spark_log.types import TopicPartition
 
 _INTERVAL_MS: Final = 300_000
 """Interval between checks of a partition."""
+
+_NAMED_FAILURES: Final = 3
+"""Maximum number of partitions that a warning names."""
 
 _FAILURES = (
     BrokerIdNotRegisteredError,
@@ -84,16 +84,33 @@ class ChainChecks:
             return True
         return self._cluster.clock.monotonic_ms() - self._began_ms >= _INTERVAL_MS
 
-    def _check_all(self, partitions: Sequence[TopicPartition]) -> list[ControllerDecision]:
+    def _check_all(
+        self, partitions: Sequence[tuple[TopicPartition, int]]
+    ) -> list[ControllerDecision]:
+        """Check partitions, each with the broker id of its leader; return the decisions."""
         decisions = []
-        for tp in partitions:
+        # While a root is away, all of its partitions fail alike.
+        failures: defaultdict[tuple[int, str], list[tuple[TopicPartition, SparkLogError]]]
+        failures = defaultdict(list)
+        for tp, leader in partitions:
             try:
                 decision = self._check(tp)
             except _FAILURES as error:
-                _log.warning("%s: its replicas could not be compared: %s", tp, error)
+                failures[leader, type(error).__name__].append((tp, error))
                 continue
             if decision is not None:
                 decisions.append(decision)
+        for (leader, kind), failed in failures.items():
+            _log.warning(
+                "the replicas of %d partitions that broker %d leads could not be compared: %s%s "
+                "(%s: %s)",
+                len(failed),
+                leader,
+                ", ".join(str(tp) for tp, _ in failed[:_NAMED_FAILURES]),
+                ", …" if len(failed) > _NAMED_FAILURES else "",
+                kind,
+                failed[0][1],
+            )
         return decisions
 
     def _check(self, tp: TopicPartition) -> ControllerDecision | None:
@@ -114,7 +131,7 @@ def _why_behind(log: PartitionLog) -> str | None:
     leader = log.replica_of(state.leader, state.directory_number(state.leader))
     try:
         leading = leader.files.observe()
-        epoch = leader.leader_epoch(leading)
+        epoch = leader.leader_epochs.latest(leading)
     except NotFoundError:  # rewritten since: a process is working on it
         return None
     except REPLICA_ERRORS as error:
@@ -138,9 +155,9 @@ def _why_followers_are_behind(
     return None
 
 
-def _replicated_partitions(image: MetadataImage) -> Iterator[TopicPartition]:
-    """Yield the partitions whose replicas may differ."""
+def _replicated_partitions(image: MetadataImage) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield the partitions whose replicas may differ, each with the broker id of its leader."""
     for topic in image.topics():
         for number, partition in sorted(topic.partitions.items()):
             if partition.leader_epoch or len(partition.isr) > 1:
-                yield TopicPartition(topic.name, number)
+                yield TopicPartition(topic.name, number), partition.leader

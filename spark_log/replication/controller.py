@@ -50,8 +50,8 @@ from spark_log.replication.cluster_recovery import (
     out_of_sync_replicas,
 )
 from spark_log.replication.controller_decision import ControllerDecision
-from spark_log.types import TopicPartition, random_id
-from spark_log.util import Throttle
+from spark_log.types import TopicPartition
+from spark_log.util import Throttle, random_id
 
 _PROBE_TIMEOUT_MS: Final = 5_000
 """Time limit of a probe. A root that does not answer within it counts as failing."""
@@ -193,7 +193,7 @@ class Controller:
             StorageError: the metadata cannot be read or changed.
         """
         decided = self._decided
-        for done in self._background.finished():
+        for done in self._background.take_results():
             self._report_recovery(done)
         image = self._cluster.image()
         self._check_epoch(image)
@@ -277,15 +277,15 @@ class Controller:
                 for broker_id, failure in failures.items()
                 if failure.failing_ms >= lag_ms and self._may_fence(broker_id, failures)
             }
-            for number, state in topic.partitions.items():
-                leaving = sorted(lagging.intersection((*state.isr, *state.joining)))
+            for number, partition in topic.partitions.items():
+                leaving = sorted(lagging.intersection((*partition.isr, *partition.joining)))
                 if leaving:
                     decide = partial(
                         shrink_isr,
                         topic_id=topic.topic_id,
                         partition=number,
                         brokers=leaving,
-                        leader_epoch=state.leader_epoch,
+                        leader_epoch=partition.leader_epoch,
                     )
                     reason = "; ".join(
                         f"broker {each}: {_since(failures[each])}" for each in leaving
@@ -299,14 +299,14 @@ class Controller:
         working = [each.broker_id for each in image.brokers() if each.broker_id not in failures]
         changes: list[_Change] = []
         for topic in image.topics():
-            for number, state in topic.partitions.items():
-                if state.leader == NO_LEADER:
+            for number, partition in topic.partitions.items():
+                if partition.leader == NO_LEADER:
                     decide = partial(
                         elect_online_leader,
                         topic_id=topic.topic_id,
                         partition=number,
                         brokers=working,
-                        leader_epoch=state.leader_epoch,
+                        leader_epoch=partition.leader_epoch,
                     )
                     decision = ControllerDecision(
                         "elect a leader", "it has none", topic.name, number
@@ -342,11 +342,11 @@ class Controller:
         moving, changes = [], list[_Change]()
         for topic_id, number in self._moving:
             topic = image.find_by_id(topic_id)
-            state = None if topic is None else topic.partitions[number]
-            if topic is None or state is None or state.leader == state.replicas[0]:
+            partition = None if topic is None else topic.partitions[number]
+            if topic is None or partition is None or partition.leader == partition.replicas[0]:
                 continue
             moving.append((topic_id, number))
-            reason = f"broker {state.replicas[0]} is the preferred leader"
+            reason = f"broker {partition.replicas[0]} is the preferred leader"
             changes.append(
                 (
                     partial(rebalance_leader, topic_id=topic_id, partition=number),

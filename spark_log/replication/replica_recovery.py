@@ -196,7 +196,7 @@ class ReplicaRecovery:
         """Append the barrier to all replicas, and then move the joining replica into the ISR.
 
         Returns:
-            False if the time for it has not come yet.
+            False if `remaining_ms` has to pass first.
         """
         if self.remaining_ms > 0:
             return False

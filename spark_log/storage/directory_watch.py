@@ -1,4 +1,4 @@
-"""Hints that a file was put into a directory, from the operating system where it gives them.
+"""Hints from the operating system that a file was put into a directory.
 
 A hint only says that listing the directory is worth while. Nothing may depend on it: writes of
 another machine to a shared file system give no hint, a full queue drops hints, and only a local
@@ -74,7 +74,7 @@ class DirectoryWatch(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """End the wait that is under way, or the next one if none is."""
+        """End the current wait, or the next one."""
 
     @abstractmethod
     def close(self) -> None:
@@ -160,7 +160,7 @@ class InotifyWatch(DirectoryWatch):
         with self._lock:
             path = directory
             while not self._is_closed:
-                number = self._place(path)
+                number = self._add_watch(path)
                 if number >= 0:
                     self._paths[number] = path
                     self._added[directory] = number
@@ -200,7 +200,7 @@ class InotifyWatch(DirectoryWatch):
                 os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
-        """Close the inotify instance. Not while another thread waits."""
+        """Close the inotify instance. No thread may be waiting."""
         with self._lock:
             if not self._is_closed:
                 os.close(self._inotify)
@@ -211,7 +211,7 @@ class InotifyWatch(DirectoryWatch):
     def _is_closed(self) -> bool:
         return bool(self._inotify < 0)
 
-    def _place(self, path: str) -> int:
+    def _add_watch(self, path: str) -> int:
         absolute = os.fsencode(f"{self._root}/{path}" if path else self._root)
         mask = _IN_CREATE | _IN_MOVED_TO | _IN_ONLYDIR
         return int(self._libc.inotify_add_watch(self._inotify, absolute, mask))
@@ -239,7 +239,8 @@ class InotifyWatch(DirectoryWatch):
                 hinted.add(number)
         with self._lock:
             found = {name for name, number in self._added.items() if number in hinted}
-            misplaced = [name for name in found if self._paths.get(self._added[name]) != name]
-        for directory in misplaced:
+            # The watch of these is at a parent, or has ended: the directory may exist again now.
+            displaced = [name for name in found if self._paths.get(self._added[name]) != name]
+        for directory in displaced:
             self.add(directory)
         return found

@@ -58,7 +58,7 @@ def find_quorum(
     *,
     request_timeout_ms: int | None = None,
 ) -> Store:
-    """Return the quorum that an object store's root is a member of, or the store; one request.
+    """Return the quorum that a root on an object store belongs to, or ``store``; one request.
 
     Args:
         store: the store that `open_store` returned for a root.
@@ -68,7 +68,7 @@ def find_quorum(
     Raises:
         StorageError: the root does not answer.
         CorruptRecordError: the root's list of the members is damaged.
-        InvalidConfigurationError: another member needs a storage option, which the text names.
+        InvalidConfigurationError: another member needs a storage option, which the error names.
     """
     from spark_log.storage.quorum import QuorumStore, RootStatus, read_membership
 
@@ -161,7 +161,8 @@ def _open_member(
     """Open a member with the options that are for all roots, and those that are for this one.
 
     Raises:
-        InvalidConfigurationError: it is in this process's memory; or as `open_one_root`.
+        InvalidConfigurationError: the root is in this process's memory, is not a path, or a storage
+            option is unknown.
     """
     if root.startswith("memory://"):
         raise InvalidConfigurationError(
@@ -181,7 +182,7 @@ def checked_root(root: object) -> str:
     """Return a root that a user gave, a path or URL, as text.
 
     Raises:
-        InvalidConfigurationError: it is missing, or not a path.
+        InvalidConfigurationError: the root is missing, or not a path.
     """
     if not isinstance(root, str | os.PathLike) or root == "":
         given = "is missing" if root in (None, "") else f"is a {type(root).__name__}"

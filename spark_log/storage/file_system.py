@@ -26,7 +26,7 @@ def appeared_us(status: os.stat_result) -> int:
     """Return when a file got its name, in microseconds since the epoch.
 
     That may be long after its bytes were written. A file whose writer paused before the link must
-    not look old: cleaners free names by this time.
+    not look old, because cleaners free names by this time.
     """
     return max(status.st_mtime_ns, status.st_ctime_ns) // 1000
 
@@ -62,9 +62,9 @@ def make_directories(
     Args:
         directory: absolute path.
         synced_names: directories whose names are durable; new ones are added.
-        root: a new directory below it gets the permissions of its parent, whatever the umask of
-            this process is: the same users have to be able to write there. A crash may leave one
-            directory with those of the umask. None: those of the umask.
+        root: absolute path of the root. A new directory below it gets the permissions of its
+            parent, so that the same users may write there; a crash may leave one directory with the
+            permissions of this process's umask. None to use the umask everywhere.
     """
     if os.path.isdir(directory):
         return
@@ -90,8 +90,8 @@ def make_directories_below(
         root: absolute path of the root.
         directory: absolute path of the directory, below the root.
         synced_names: directories whose names are durable; new ones are added.
-        check: function called with the descriptor of the root before anything is created; it raises
-            if that is not the right root.
+        check: function that gets the root's descriptor before anything is created, and raises if
+            this is not the right root.
     """
     made, descriptor = root, os.open(root, _DIRECTORY)
     try:
@@ -112,9 +112,9 @@ def _make_directory(name: str, parent: int, *, shared: bool) -> None:
     """Create a directory, and make its name durable; harmless if it exists.
 
     Args:
-        name: its name.
-        parent: the descriptor of the directory that it is to be in.
-        shared: whether it gets the permissions of that directory.
+        name: the last component of its path.
+        parent: the descriptor of its parent directory.
+        shared: whether the new directory gets the permissions of its parent.
     """
     try:
         os.mkdir(name, dir_fd=parent)
@@ -145,7 +145,7 @@ def share_file(path: str, directory: str) -> None:
 def _copy_permissions(
     source: os.stat_result, target: str, bits: int, parent: int | None = None
 ) -> None:
-    """Give a path these permission bits of a directory; its owner keeps those to read and write.
+    """Copy permission bits of a directory to a path, which its owner may always read and write.
 
     Args:
         source: the status of the directory.
@@ -161,16 +161,16 @@ def _copy_permissions(
 
 @cache
 def _umask() -> int:
-    """Return the umask that this process had when it was first asked for.
+    """Return the umask that this process had at the first call.
 
-    ``os.umask`` can only be asked by setting another one, for all threads.
+    ``os.umask`` would change it for all threads for a moment.
     """
     try:
         with open("/proc/self/status", encoding="utf-8") as status:
             lines = dict(line.partition(":")[::2] for line in status)
         return int(lines["Umask"], 8)
     except (OSError, KeyError):
-        return 0o777  # not Linux: look at each file
+        return 0o777  # not Linux: compare the permissions of each file
 
 
 def sync_path(path: str) -> None:
@@ -189,7 +189,7 @@ def describe_file_system(path: str) -> str:
 
 
 def file_system_type(path: str) -> str:
-    """Return the type of the file system of ``path``; empty if the system does not tell it."""
+    """Return the type of the file system of ``path``; empty if it is unknown."""
     try:
         with open("/proc/self/mounts", encoding="utf-8") as mounts:
             found = [line.split()[1:3] for line in mounts]
@@ -222,6 +222,6 @@ def release_pages(buffer: pa.Buffer) -> None:
     Args:
         buffer: all of what `map_file` returned.
     """
-    # A small file was copied, not mapped: there this would clear memory that others use.
+    # A small file was copied, not mapped: madvise would clear memory that others use.
     if buffer.size > COPIED_BYTES and _MADVISE is not None:
         _MADVISE(buffer.address, buffer.size, mmap.MADV_DONTNEED)

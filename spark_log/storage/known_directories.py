@@ -6,8 +6,9 @@ from collections import OrderedDict
 from typing import Final
 
 _MAX_NAMES: Final = 65_536
-"""Directories that are remembered. To forget one does no harm: other processes delete topics, and
-nobody tells this one."""
+"""Maximum number of directories. Those of topics that other processes delete would pile up; a
+directory that is forgotten too early does no harm.
+"""
 
 
 class KnownDirectories:

@@ -168,7 +168,7 @@ class LocalStore(Store):
         try:
             staged = LocalStagedFile(absolute, self._make_directory, is_shared=True)
         except StorageError:
-            self.check_root()  # a root that is missing has no such directory either
+            self.check_root()  # if the root itself is missing, raise that error
             raise
         self._seen.add(absolute)
         return staged
@@ -238,7 +238,7 @@ class LocalStore(Store):
 
         Raises:
             NotFoundError: ``path`` does not exist.
-            StorageError: the sync failed; it may be lost in a power cut.
+            StorageError: the sync failed; the file may be lost in a power cut.
         """
         absolute = self._absolute(path)
         with storage_errors(path):
@@ -354,8 +354,8 @@ class LocalStore(Store):
 
         Raises:
             StorageUnavailableError: the root is missing. Nothing was written.
-            StagedFileLostError: the directory is another one than that in which the file was
-                staged. Nothing was written.
+            StagedFileLostError: another directory has taken the place of the one in which the file
+                was staged. Nothing was written.
             NotFoundError: the directory was removed. Nothing was written.
         """
         try:
@@ -379,7 +379,9 @@ class LocalStore(Store):
         if not path or path == ".":
             return self.url
         if ".." in path and ".." in path.split("/"):
-            raise StorageError(f"{path!r} leads out of {self.url}; it is not followed", path=path)
+            raise StorageError(
+                f"{path!r} leads out of {self.url} by '..'; give a path below it", path=path
+            )
         return f"{self.url}/{path}"
 
     def _sync_names_to(self, directory: str) -> None:
@@ -418,7 +420,7 @@ class LocalStore(Store):
         try:
             os.link(staged.path, target)
         except FileExistsError:
-            # NFS may report "exists" for its own first try, when the answer to that was lost.
+            # NFS may report "exists" for its own second try, if the answer to the first was lost.
             if not _is_same_file(staged.path, target, path):
                 raise AlreadyExistsError(f"{path} exists", path=path) from None
         except OSError as error:
@@ -454,8 +456,8 @@ def _is_same_file(staged: str, target: str, path: str) -> bool:
     try:
         return os.path.samefile(staged, target)
     except FileNotFoundError:
-        return False  # it was another writer's file, and was deleted since
+        return False  # another writer made the target, and it has been deleted since
     except OSError as error:
         raise UnknownOutcomeError(
-            f"{path} exists, but it cannot be checked who made it: {error}", path=path
+            f"{path} exists, but it is unknown whether this put made it: {error}", path=path
         ) from error

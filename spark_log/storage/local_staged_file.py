@@ -19,7 +19,9 @@ from spark_log.storage.store import StagedFile, StagedFileLostError
 from spark_log.util import IN_PROCESS
 
 _BUFFER_BYTES: Final = 65_536
-"""Arrow writes a small segment in some thirty pieces. A larger piece is not copied."""
+"""Size of the write buffer: Arrow writes a small segment in some thirty pieces. A piece larger than
+the buffer is not copied.
+"""
 
 
 class _own_errors(storage_errors):  # noqa: N801 - as its base class
@@ -27,7 +29,7 @@ class _own_errors(storage_errors):  # noqa: N801 - as its base class
 
     Raises:
         NotFoundError: the directory of the file was removed.
-        StagedFileLostError: the file is missing in its directory, which was away meanwhile.
+        StagedFileLostError: the file's directory was moved or exchanged, and lacks the file.
         StorageError: any other error.
     """
 
@@ -107,7 +109,7 @@ class LocalStagedFile(StagedFile):
             return map_file(self.path, self.path)
 
     def open_written(self) -> pa.NativeFile:
-        """Return a file that has the bytes while more are written."""
+        """Return a file that reads the bytes while more are written."""
         with _own_errors(self.path):
             return pa.OSFile(self.path, "rb")
 
@@ -151,7 +153,7 @@ class LocalStagedFile(StagedFile):
         sync_path(self.path)
 
     def _once(self, flush: Callable[[], None]) -> None:
-        """Flush, unless a flush failed before: a system reports a lost write only once."""
+        """Flush, unless an earlier flush failed: the system reports a lost write only once."""
         if self._failed:
             raise OSError(errno.EIO, "an earlier flush of these bytes failed; write them again")
         try:

@@ -42,7 +42,7 @@ class MemoryStore(Store):
 
         Args:
             name: the part of the URL after ``memory://``.
-            clock: gives files their modification times.
+            clock: the clock of modification times.
         """
         self._clock = clock
         self.name = name.strip("/")
@@ -190,7 +190,7 @@ class _MemoryStagedFile(StagedFile):
 
     def read_back(self) -> pa.Buffer:
         if self._is_discarded:
-            raise StorageError("a discarded staged file cannot be put")
+            raise StorageError("a discarded staged file cannot be put; stage the bytes again")
         self.seal()
         assert self._sealed is not None
         return self._sealed

@@ -53,7 +53,7 @@ class storage_errors:  # noqa: N801 - used as a function; a generator would take
 
         Args:
             path: the path that messages name.
-            action: what the block does, such as ``writing``; named if it is not permitted.
+            action: the action of the block, such as ``writing``, for the message of a refusal.
         """
         self.path = path
         self._action = action

@@ -1,9 +1,9 @@
 """Waits until a storage answers again: a server that restarts, a mount that is stale.
 
-A client of Kafka that is started while the brokers restart waits for them. So does a call here: it
-is repeated while the storage does not answer, until its time limit. What waiting cannot mend fails
-at once: a bucket that does not exist, credentials that are refused, a path that is not a root. A
-host name that cannot be resolved is waited for, as by Kafka's clients that have set
+A client of Kafka that is started while the brokers restart waits for them. A call in spark-log does
+the same: it is repeated while the storage does not answer, up to its time limit. An error that
+waiting cannot mend is raised at once: a bucket that does not exist, credentials that are refused, a
+path that is not a root. A host name that cannot be resolved is retried, as by Kafka's clients with
 ``bootstrap.resolve.timeout.ms`` (KIP-909): the name of a container is known only while it runs.
 """
 
@@ -21,14 +21,14 @@ from spark_log.threads import Deadline, LimitedCall, current_deadline
 from spark_log.util import SYSTEM_CLOCK, Clock, retry_pause_ms
 
 OUTAGE_LOG: Final = "spark_log.outage"
-"""Logger that says when a call waits for a storage; a record with ``is_over`` says that it ends."""
+"""Name of the logger for calls that wait for a storage. The record with ``is_over`` ends a wait."""
 
 _log = logging.getLogger(OUTAGE_LOG)
 
 _Answer = TypeVar("_Answer")
 
 NOTICE_S: Final = 1.0
-"""A call that waits longer than this says so in the log."""
+"""A call that waits longer than this logs a warning."""
 
 _FIRST_PAUSE_MS: Final = 100
 _MAX_PAUSE_MS: Final = 1_000
@@ -69,8 +69,8 @@ def call_through_outages(
             that it touches must be thread-safe.
         what: the call, as messages name it.
         setting: the config key that ``timeout_ms`` comes from.
-        is_local: the storage is a local path. An attempt then takes as long as the operating system
-            takes; the time limit is for the attempts.
+        is_local: whether the storage is a local path. The time limit then ends the retries, but
+            does not interrupt an attempt.
         clock: the clock for a local path; the time limit of an object store is in real time.
         notes_silence: whether to log after `NOTICE_S` that no answer has arrived, also if no error
             has occurred yet. For short calls only: other calls may take longer than that.
@@ -101,8 +101,8 @@ def call_through_outages(
 def retry_append(append: Callable[[], _Answer]) -> _Answer:
     """Return the result of ``append``; repeat it while the storage does not answer.
 
-    It is repeated within the time limit of the call that it is a part of; without one it is called
-    once.
+    The time limit is that of the current call (`current_deadline`). Without one, ``append`` is
+    called once.
 
     Args:
         append: function that does nothing but append, and that has appended nothing if it raises
@@ -164,7 +164,7 @@ def retry_while_unavailable(
 
 
 class OutageWait:
-    """The pauses of a loop that continues where it was when the storage answers again.
+    """The pauses of a loop that repeats a step until the storage answers again.
 
     Call `check` and `pause` after each failure, and `end` after each success. Not thread-safe.
     """
@@ -198,7 +198,7 @@ class OutageWait:
             raise self._deadline.error() from error
 
     def pause(self) -> None:
-        """Wait before the next attempt, longer after each failure; say so after `NOTICE_S`."""
+        """Wait before the next attempt, longer after each failure; warn once after `NOTICE_S`."""
         deadline = self._deadline
         assert deadline is not None
         assert deadline.failure is not None
@@ -219,7 +219,7 @@ class OutageWait:
         self._clock.sleep_ms(min(pause_ms, deadline.left_s() * 1000))
 
     def end(self) -> None:
-        """Record a success."""
+        """End the wait after a success."""
         deadline, self._deadline = self._deadline, None
         if deadline is None:
             return

@@ -1,9 +1,8 @@
-"""Requests that do not need each other's answers, sent at once."""
+"""Independent requests, sent in parallel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from spark_log.storage.store import Store
@@ -17,11 +16,11 @@ _Result = TypeVar("_Result")
 def map_requests(
     store: Store, read: Callable[[_Item], _Result], items: Collection[_Item]
 ) -> list[_Result]:
-    """Call ``read`` for each item: in parallel where a read is a request.
+    """Return the results of ``read`` for each item; on an object store it is called in parallel.
 
-    On a local root one thread calls it: the cost is Python's own time.
+    On a local root threads would save nothing: a read costs only Python's own time.
     """
-    if store.is_mapped or len(items) < 2:
+    if store.is_local or len(items) < 2:
         return [read(each) for each in items]
-    with ThreadPoolExecutor(_MAX_CONCURRENT_REQUESTS, "spark-log-requests") as pool:
+    with store.executor_class(_MAX_CONCURRENT_REQUESTS, "spark-log-requests") as pool:
         return list(pool.map(read, items))

@@ -1,9 +1,9 @@
 """Reserved disk space, so that space can be freed on a full disk.
 
 Deleting records or a topic, and cleaning, write before they free anything: a marker, a snapshot, a
-record in the metadata log. On a disk without a free byte they could never start. So a local root
-keeps a small file of allocated blocks beside its data, ``.reserve``. An operation that frees space
-but finds none deletes this file, does its work, and the file is allocated again when there is room.
+record in the metadata log. On a full disk they could never start. Therefore a local root has a
+small file of allocated blocks, ``.reserve``. An operation that frees space, but finds none to
+write, deletes this file and starts again. The file is allocated again when space is free.
 
 On storage: ``<root>/.reserve``, up to `RESERVE_BYTES` long; its content has no meaning. The file
 may be missing, and any number of processes may allocate and delete it at once. A process that is
@@ -36,7 +36,7 @@ RESERVE_BYTES: Final = 2 << 20
 
 _LEAST_BYTES: Final = 4096
 _SHARE: Final = 100
-"""On a small disk the reserve is one hundredth of its size."""
+"""On a small disk the reserve is one hundredth of the disk's size."""
 
 _ROOM: Final = 4
 """The reserve is allocated only if four times its size are free."""
@@ -118,7 +118,7 @@ def with_reserve(store: Store, act: Callable[[], _Answer]) -> _Answer:
     except StorageFullError as error:
         full = error
     is_released = False
-    # In a sticky directory only its owner may delete it.
+    # In a directory with the sticky bit only the reserve's owner may delete it.
     with IN_PROCESS.suppress("release of the reserve", store.url, StorageError):
         is_released = store.release_reserve()
     if is_released:

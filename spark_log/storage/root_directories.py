@@ -36,7 +36,7 @@ QUORUM_CHANGES: Final = "__quorum"
 """Changes of the members of a quorum, from its second list of members on."""
 
 SCRATCH_PREFIX: Final = "__doctor."
-"""The scratch folder of a run of the doctor begins with this, in each root that it probes."""
+"""Prefix of the directory that a run of the doctor writes to, in each root that it probes."""
 
 ROOT_DIRECTORIES: Final = frozenset(
     {
@@ -50,7 +50,7 @@ ROOT_DIRECTORIES: Final = frozenset(
         QUORUM_CHANGES,
     }
 )
-"""Directories that spark-log keeps; those of topics and of a doctor that runs are not in it."""
+"""Directories that spark-log keeps, besides those of topics and of a running doctor."""
 
 _OF_FILE_SYSTEMS: Final = frozenset({"lost+found"})
 """Directories that a file system makes in the root of a disk, which often nobody may list."""
@@ -59,14 +59,14 @@ _TOPIC: Final = re.compile(r".+\.[\w-]{22}", re.ASCII | re.DOTALL)
 
 
 def is_topic_directory(name: str) -> bool:
-    """Return whether a directory in a root is named like that of a topic."""
+    """Return whether a directory in a root has the name of a topic's directory."""
     return _TOPIC.fullmatch(name) is not None
 
 
 def is_own_directory(name: str) -> bool:
-    """Return whether a directory in a root shows that the root was created.
+    """Return whether the name of a directory shows that its root was created.
 
-    Of the directories of a root only ``__quorum`` is older: members may change before that.
+    ``__quorum`` does not: the members of a quorum may change before the root is created.
     """
     return is_topic_directory(name) or name in ROOT_DIRECTORIES - {QUORUM_CHANGES}
 

@@ -1,7 +1,7 @@
 """Recognises a local root by a file in it, so that nothing is done if another root took its place.
 
-A directory loses its file system when that is unmounted, is moved or removed, or gets another
-root's files. Without a guard a writer would then make directories of its own in the place.
+A root's file system may be unmounted, and its directory may be moved, removed, or replaced by that
+of another root. Without a guard, a writer would then create new directories at the root's path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Identity = tuple[int, int, int]
 
 
 class RootGuard:
-    """Checks that a root is the one that was opened. Costs one ``stat`` while that is so.
+    """Checks that a root is the one that was opened. Costs one ``stat`` while nothing has changed.
 
     Safe in several threads. A check and the operation after it are two steps: `LocalStore` stages a
     file before the check, and links it after. If the root is exchanged between them, the staged
@@ -59,8 +59,7 @@ class RootGuard:
                 root, whatever happens to the root's path.
 
         Raises:
-            StorageUnavailableError: it is another directory, since the root was exchanged
-                meanwhile.
+            StorageUnavailableError: the root was exchanged or removed meanwhile.
         """
         if self._identity(self._marker, descriptor) != self._checked:
             raise StorageUnavailableError(

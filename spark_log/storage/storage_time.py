@@ -21,7 +21,7 @@ from spark_log.storage.store import FileInfo, Store
 from spark_log.util import Clock
 
 _MAX_AGE_MS: Final = 60_000.0
-"""Time for which a storage that is asked by requests is not asked again (`StorageClock`)."""
+"""Time for which `StorageClock` uses an object store's answer again."""
 
 
 def newest_modified_us(files: Iterable[FileInfo]) -> int:
@@ -34,7 +34,7 @@ def newest_modified_us(files: Iterable[FileInfo]) -> int:
 
 
 def storage_time_us(store: Store, directory: str) -> int:
-    """Return the storage's present time, in microseconds since the epoch.
+    """Return the storage's current time, in microseconds since the epoch.
 
     Writes a hidden file, reads its modification time and deletes it: three requests on an object
     store. A crash may leave the file, which no listing shows and a cleaner deletes.
@@ -96,7 +96,7 @@ class StorageClock:
         Raises:
             StorageError: the storage does not answer.
         """
-        if store.is_mapped:
+        if store.is_local:
             return self._ask(store, directory)
         with self._lock:
             _, known = self._known.get(id(store), (store, None))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
@@ -22,7 +23,9 @@ _COPIED_BYTES: Final = 1_048_576
 StorageOptions = Mapping[str, object]
 
 CheckRoot = Callable[["Store"], None]
-"""Checks that a store, which is not guarded, is at the expected root; raises a `StorageError`."""
+"""Function that gets a store without a guard, and raises a `StorageError` if its root is missing or
+is not the expected one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +93,10 @@ class StagedFile(ABC):
         """Return the written bytes (sealed first), as a memory map if they are in a file."""
 
     def open_written(self) -> pa.NativeFile | None:
-        """Return a file that has the bytes while more are written, also after `discard`.
+        """Return a file that reads the bytes while more are written, also after `discard`.
 
-        It has a file descriptor, and shows what was written before the last ``flush`` of `sink`.
-        None if the store cannot do this; `read_back` returns the whole file when it is sealed.
+        The file has a descriptor, and the bytes written before the last ``flush`` of `sink`. None
+        if the store cannot do this; `read_back` returns the whole file when it is sealed.
 
         Raises:
             StorageError: the file cannot be opened.
@@ -141,7 +144,8 @@ class Store(ABC):
         is_mapped: whether `open_buffer` returns a file without a copy (a memory map, or memory). If
             False, `open_buffer` transfers the whole file over a network: read ranges instead.
         shows_gone: whether `is_gone` detects deleted files.
-        stages_ahead: whether a staged file that was synced makes the put after it a short call.
+        executor_class: the class of the thread pools that send several requests at once.
+        stages_ahead: whether syncing a staged file before its put makes the put short.
         time_resolution_us: maximum difference between `FileInfo.modified_us` and the time at which
             the file appeared. Some storages give file times in whole seconds.
     """
@@ -149,11 +153,21 @@ class Store(ABC):
     is_mapped: ClassVar[bool]
     shows_gone: ClassVar[bool] = False
     stages_ahead: ClassVar[bool] = False
+    executor_class: ClassVar[type[ThreadPoolExecutor]] = ThreadPoolExecutor
     time_resolution_us: ClassVar[int] = 1_000_000
     url: str
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} url={self.url!r}>"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are on this machine, or on a file system that it has mounted.
+
+        Then no call is a request, which would cost milliseconds and money. But the root may look
+        empty because its file system is not mounted.
+        """
+        return self.is_mapped
 
     @abstractmethod
     def create_root(self) -> None:
@@ -169,10 +183,10 @@ class Store(ABC):
     def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
         """Return a store of the same root that raises an error if another root is in its place.
 
-        A local directory can lose its file system, be moved away or be exchanged, and then looks
-        like an empty root, or is another one. The returned store reads, writes and deletes
-        nothing then. On an object store the check would take a request for each call: the store
-        returns itself.
+        The file system of a local root can be unmounted, and its directory moved or exchanged. Its
+        path then leads to an empty directory or to another root, and the returned store reads,
+        writes and deletes nothing. On an object store the check would take a request for each
+        call: the store returns itself.
 
         Args:
             marker: path of a file that identifies the root, and that the root has from its creation
@@ -186,10 +200,10 @@ class Store(ABC):
         return self
 
     def check_root(self) -> None:  # noqa: B027 - most stores are not guarded
-        """Check that the root exists, and is the one that was opened; no request.
+        """Check that the root of a `guarded` store is the one that was opened; sends no request.
 
         Raises:
-            StorageError: the root is missing or is another one; only of a `guarded` store.
+            StorageError: the root is missing or is another one.
         """
 
     def keep_reserve(self) -> bool:
@@ -212,7 +226,7 @@ class Store(ABC):
         return False
 
     def make_directory(self, directory: str) -> None:  # noqa: B027 - object stores have none
-        """Create a directory that was removed, also in a `guarded` store, which then refuses puts.
+        """Create a directory that was removed, so that puts of a `guarded` store succeed again.
 
         Only for code that repairs a root: nothing else may write where files were removed.
 

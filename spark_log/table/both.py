@@ -1,4 +1,4 @@
-"""One read of the table and the log: where one ends and the other begins."""
+"""A read of a partition from its table, and from its log after the table's end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ReadOfBoth:
     Attributes:
         start: the first offset of the read.
         files: the Parquet segments whose rows from ``start`` on are read.
-        log_start: the offset from which on the log is read.
+        log_start: the first offset that is read from the log.
     """
 
     start: int

@@ -3,12 +3,12 @@
 On storage, the content of ``<generation>.generation``::
 
     bytes 0-7    the end: an offset, big-endian
-    bytes 8-11   random, so that of two compactions that take a generation each knows its own
+    bytes 8-11   random, so that each of two compactions that put it recognises its own file
     bytes 12-15  CRC-32C of the generation's number and the bytes before
     then         a random byte for each generation since the last that read all keys (ADR 16)
 
-Without a table the content is random, as it always was: it names no end. The length is the same, so
-a client that knows nothing of ends reads such a file as before.
+Without a table the content is random, and names no end. The length is the same, so an older version
+of spark-log, which writes and expects random bytes, can read both.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def encode_compaction_end(end: int, generation: int, passes: int = 0) -> bytes:
     """Return the content of a generation's file that names an end (protocol B6).
 
     Args:
-        end: the end.
-        generation: the generation.
+        end: the offset up to which the compaction cleans.
+        generation: the compaction's generation.
         passes: number of generations since the last that read all keys.
     """
     head = _HEAD.pack(end, os.urandom(4))
@@ -45,21 +45,22 @@ def decode_compaction_end(content: bytes, generation: int) -> int | None:
 
 
 def end_to_name(own_end: int, newest: int | None, log_end_offset: int, *, is_first: bool) -> int:
-    """Return the end that a compaction names: never one below an earlier one's (protocol B6).
+    """Return the end that a compaction names, which is not below that of any earlier one (B6).
 
-    A compaction that left a record out has left it to a newer one before the end that it named,
-    whether it was finished or not. So no later one may be taken for whole before that end. If its
-    own files end before, it is never whole, and the next one may be.
+    An earlier compaction may have left a record out, even if it did not finish, because a newer
+    record with the same key exists before the end that it named. The files of later compactions
+    are therefore complete only if they reach that end. If the files of this compaction do not, it
+    is never complete, and a later one may be.
 
     Args:
-        own_end: the offset that its files will reach.
+        own_end: the offset that the compaction's files will reach.
         newest: the end that the newest generation in its listing names; None if it names none.
         log_end_offset: the log's end in its listing.
         is_first: whether the listing shows no generation.
     """
     if newest is not None:
         return max(own_end, newest)
-    # One that named no end may have read all of the log that it saw.
+    # The earlier compaction named no end, and may have read the log up to its end.
     return own_end if is_first else max(own_end, log_end_offset)
 
 

@@ -11,7 +11,7 @@ from spark_log.table.topic_table import CleanupPolicy, PartitionTable
 
 
 def is_needed(name: SegmentName, history: Sequence[PartitionTable]) -> bool:
-    """Return whether the name of a Parquet segment may not be freed, whatever the log allows.
+    """Return whether the table needs the name of a Parquet segment, which may then not be freed.
 
     Args:
         name: the segment's name, which is spent in a listing of the log.
@@ -27,12 +27,12 @@ def is_needed(name: SegmentName, history: Sequence[PartitionTable]) -> bool:
 def first_version_needed(times_us: Mapping[int, int], before_us: int) -> int:
     """Return the oldest version that a reader may still read (protocol B10).
 
-    That is the newest one that is not newer than a time, since it was the table then.
+    A reader that began at a time reads the newest version that existed then.
 
     Args:
-        times_us: by version, when its file appeared, by the storage's clock.
-        before_us: the storage's present time, or earlier, less
-            ``table.deleted.file.retention.ms``.
+        times_us: version → time at which its file appeared, by the storage's clock.
+        before_us: the time of the earliest reader: the storage's current time, or an earlier one,
+            less ``table.deleted.file.retention.ms``.
 
     Returns:
         The version; 0 if all are newer; -1 if it was deleted, so that nothing may be freed.
@@ -45,8 +45,8 @@ def first_version_needed(times_us: Mapping[int, int], before_us: int) -> int:
 def tombstone_limit(history: Sequence[PartitionTable]) -> float:
     """Return the offset from which on a compaction of the log removes no tombstone (protocol B13).
 
-    A reader of both reads the table up to its end and the log from there on. The record that a
-    tombstone deletes may be in the table, and then only the tombstone tells that it is gone.
+    A reader of table and log reads the table up to its end, and the log from that offset on. If the
+    table has the record that a tombstone deletes, only the tombstone shows the deletion.
 
     Args:
         history: the partition in each version from the one that was the newest

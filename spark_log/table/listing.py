@@ -15,9 +15,10 @@ class Compaction:
     """A compaction that is complete: its files reach the end that it named (protocol B5).
 
     Attributes:
-        generation: its generation.
-        end: its end: of each key the files have the last record before it.
-        files: its files, in offset order; some may be of passes that only removed tombstones.
+        generation: the compaction's generation.
+        end: the end that it named: the files have the last record of each key before this offset.
+        files: the files, in offset order; later passes, which only removed tombstones, may have
+            rewritten some.
     """
 
     generation: int
@@ -27,7 +28,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files that one listing offers, made after the table's version was read (protocol B4).
+    """The files that one listing offers; it began after the table's version was read (protocol B4).
 
     Attributes:
         log_start_offset: the log start offset.
@@ -43,7 +44,7 @@ class LogFiles:
 def log_files(
     files: Iterable[FileInfo], parquet: Collection[SegmentName], named_end: int | None
 ) -> LogFiles:
-    """Return what a listing of a partition's directory offers to the table.
+    """Return the files that a listing of a partition's directory offers to the table.
 
     Args:
         files: the listing; it took less than half of ``file.delete.delay.ms``.
@@ -53,7 +54,7 @@ def log_files(
     files = list(files)
     live = live_log(files)
     offered = unspent(files, parquet)
-    compaction = None if named_end is None else _complete(live, named_end)
+    compaction = None if named_end is None else complete_compaction(live, named_end)
     if compaction is not None and not offered.issuperset(compaction.files):
         compaction = None
     return LogFiles(
@@ -68,11 +69,11 @@ def unspent(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[
     return set(parquet).difference(spent_segments(files))
 
 
-def _complete(live: LiveLog, end: int) -> Compaction | None:
+def complete_compaction(live: LiveLog, end: int) -> Compaction | None:
     """Return the newest compaction if its files reach its end (protocol B5).
 
-    If a later generation was taken, even by one that was not finished, this one is not offered: the
-    later one may have looked at the table before, and removes tombstones (protocol B13).
+    A compaction is not offered any more when a later one, finished or not, has taken a generation:
+    the later one may have read the table before, and removes tombstones (protocol B13).
     """
     names = []
     position = live.log_start_offset
@@ -81,7 +82,7 @@ def _complete(live: LiveLog, end: int) -> Compaction | None:
         if not (segment.name.is_compacted and is_clean) or position >= end:
             break
         if segment.name.base_offset < segment.start_offset != live.log_start_offset:
-            break  # another file has its first part: it cannot be added as a whole
+            break  # another file replaces its first part, so it cannot be added as a whole
         names.append(segment.name)
         position = end_offset(segment.name)
     if not names or position != end:

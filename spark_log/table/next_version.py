@@ -1,8 +1,8 @@
 """The next version of a table, given the newest version and a listing of the log.
 
-Whoever commits reads the newest version, lists the log, decides here, and appends the next version
-at exactly the state that was read (protocol B1). No clock plays a part, nor which of two files a
-reader of the log would take.
+A process that commits reads the newest version, lists the log, decides here, and appends the next
+version at exactly the state that was read (protocol B1). The decision needs no clock, and does not
+depend on which of two files a reader of the log would take.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from spark_log.table.topic_table import (
 
 
 def next_partition(table: PartitionTable, setting: TableSetting, log: LogFiles) -> PartitionTable:
-    """Return what the next version may say of a partition; the same if nothing changes.
+    """Return the partition in the next version; ``table`` itself if nothing changes.
 
-    A version that changes the setting adds no file (protocol B8): those that the new setting asks
-    for are added by the next ones, whose listings begin later.
+    A version that changes the setting adds no file (protocol B8). The files that the new setting
+    allows are added by later versions, whose listings begin later.
 
     Args:
-        table: what the newest version says.
+        table: the partition in the newest version.
         setting: the topic's setting, as this process knows it.
-        log: what a listing offers that began after this version was read.
+        log: the files that a listing offers; it began after the newest version was read.
     """
     changed = with_setting(table, setting, log.log_start_offset)
     return with_files(table, log) if changed is table else changed
@@ -37,14 +37,14 @@ def next_partition(table: PartitionTable, setting: TableSetting, log: LogFiles) 
 def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -> PartitionTable:
     """Return the partition with the topic's setting, if it is newer (protocol B8).
 
-    A table that was ended, or was not begun, has no files. Another policy keeps the files.
+    A change to or from ``NONE`` removes all files. Another change of the policy keeps them.
 
     Args:
-        table: what the newest version says.
+        table: the partition in the newest version.
         setting: the topic's setting, as this process knows it.
         log_start: the log start offset in a listing.
     """
-    if not _is_newer(table.setting, setting):
+    if not setting.is_newer_than(table.setting):
         return table
     if CleanupPolicy.NONE in (setting.policy, table.setting.policy):
         start = max(table.start, log_start)
@@ -55,8 +55,8 @@ def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -
 def with_start(table: PartitionTable, start: int) -> PartitionTable:
     """Return the partition after the log's start has moved (protocol B11).
 
-    Files before the start are removed. The one that the start cuts stays, since others read it as a
-    whole; our readers begin at the start.
+    Files before the start are removed. A file with offsets before and after it stays: spark-log
+    reads it from the start on, other programs read all of it.
     """
     if start <= table.start or table.setting.policy == CleanupPolicy.NONE:
         return table
@@ -78,19 +78,15 @@ def with_files(table: PartitionTable, log: LogFiles) -> PartitionTable:
 def could_add(table: PartitionTable, name: SegmentName) -> bool:
     """Return whether the next version could have a file that this one does not have (protocol B9).
 
-    A file behind a gap counts, too: the version may add others before it. Later versions may add
-    files that this one could not, after the start has moved or the setting has changed, but none
-    that was spent before (protocol B4).
+    A file after a gap counts, too: the next version may also add the files in the gap. After the
+    start has moved or the setting has changed, a later version may add other files, but none that
+    was spent before (protocol B4).
     """
     if table.setting.policy == CleanupPolicy.NONE or end_offset(name) <= table.start:
         return False
     if table.setting.policy == CleanupPolicy.COMPACT:
-        return name.is_compacted and not _is_superseded(table, name.generation)
+        return name.is_compacted and not table.has_compaction(name.generation)
     return name.base_offset > table.end or _replaced(table, name) is not None
-
-
-def _is_newer(known: TableSetting, setting: TableSetting) -> bool:
-    return setting.metadata_offset > known.metadata_offset
 
 
 # --- topics that are not compacted ---------------------------------------------------------------
@@ -104,55 +100,30 @@ def _with_segments(table: PartitionTable, log: LogFiles) -> PartitionTable:
         for name in offered:
             replaced = _replaced(table, name)
             if replaced is not None:
-                table = _with_file(table, name, replaced)
+                table = table.with_file(name, replaced)
         if table is before:
             break
     return table
 
 
-def _with_file(
-    table: PartitionTable, name: SegmentName, replaced: tuple[SegmentName, ...]
-) -> PartitionTable:
-    files = [each for each in table.files if each not in replaced]
-    files = sorted([*files, name], key=lambda each: each.base_offset)
-    return replace(table, files=tuple(files), end=max(table.end, end_offset(name)))
-
-
 def _replaced(table: PartitionTable, name: SegmentName) -> tuple[SegmentName, ...] | None:
     """Return the files that a segment may replace; None if it may not be added (protocol B2, B3).
 
-    It covers whole files of this version, or begins at its end, or both. Before the table's start
-    nothing counts. Two segments of one range hold the same; the higher generation is taken, so
-    that two processes do not exchange them for ever.
+    The segment must cover whole files of this version, or begin at its end, or both. Offsets before
+    the table's start do not count. Two segments of one range have the same records: the higher
+    generation wins, so that two processes do not exchange them for ever.
     """
     first, end = max(name.base_offset, table.start), end_offset(name)
     overlapped = tuple(
         each for each in table.files if end_offset(each) > first and each.base_offset < end
     )
-    if end <= table.start or not _is_aligned(table, name, overlapped):
+    if end <= table.start or not table.fits(name, overlapped):
         return None
     if any(each.is_compacted and each.generation >= name.generation for each in overlapped):
-        return None  # a merge has what the compaction left out
+        return None  # a merge has records that the compaction left out
     if len(overlapped) == 1 and end == end_offset(overlapped[0]):
-        return overlapped if _is_better(name, overlapped[0]) else None
+        return overlapped if name.generation > overlapped[0].generation else None
     return overlapped
-
-
-def _is_aligned(
-    table: PartitionTable, name: SegmentName, overlapped: tuple[SegmentName, ...]
-) -> bool:
-    """Return whether a segment overlaps files as a whole, and leaves no gap before it."""
-    first, end = max(name.base_offset, table.start), end_offset(name)
-    if not overlapped:
-        return first == table.end
-    begins = max(overlapped[0].base_offset, table.start) == first
-    ends = end_offset(overlapped[-1]) == end or end > table.end
-    return begins and ends
-
-
-def _is_better(name: SegmentName, known: SegmentName) -> bool:
-    """Return whether a segment replaces another of the same range (protocol B3)."""
-    return name.generation > known.generation
 
 
 def _width(name: SegmentName) -> int:
@@ -165,10 +136,10 @@ def _width(name: SegmentName) -> int:
 def _with_compaction(table: PartitionTable, log: LogFiles) -> PartitionTable:
     """Replace all files by those of a complete compaction (protocol B5, B7).
 
-    The end goes back only if the files are still those of a topic that was not compacted.
+    The end decreases only if the table still has the files of a topic that was not compacted.
     """
     found = log.compaction
-    if found is None or _is_superseded(table, found.generation):
+    if found is None or table.has_compaction(found.generation):
         return table
     files = tuple(name for name in found.files if end_offset(name) > table.start)
     if not files or files[0].base_offset > table.start:
@@ -176,8 +147,3 @@ def _with_compaction(table: PartitionTable, log: LogFiles) -> PartitionTable:
     if table.is_compacted and found.end < table.end:
         return table
     return replace(table, files=files, end=found.end, compaction=found.generation)
-
-
-def _is_superseded(table: PartitionTable, generation: int) -> bool:
-    """Return whether the table has a compaction of this generation or a later one (protocol B7)."""
-    return generation <= table.compaction

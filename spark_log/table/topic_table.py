@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -39,8 +39,8 @@ class TableSetting:
 
     Attributes:
         policy: ``NONE`` without a table; else ``cleanup.policy`` of the topic.
-        metadata_offset: offset of the record of the metadata log that made it so. A setting counts
-            only before one of a lower offset; -1 before the first.
+        metadata_offset: offset of the metadata log's record that set it; -1 for the default. A
+            setting replaces those with a lower offset.
     """
 
     policy: CleanupPolicy = CleanupPolicy.NONE
@@ -50,6 +50,10 @@ class TableSetting:
         """Return the value of `SETTING_PROPERTY`."""
         return json.dumps({"policy": self.policy.value, "metadataOffset": self.metadata_offset})
 
+    def is_newer_than(self, known: TableSetting) -> bool:
+        """Return whether this setting replaces another one (protocol B8)."""
+        return self.metadata_offset > known.metadata_offset
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionTable:
@@ -58,11 +62,10 @@ class PartitionTable:
     Attributes:
         setting: the table's setting.
         start: the first offset of the table. The first file may begin before it.
-        end: the offset after the table's last. The table has every record of the log between the
-            two, or, of a compacted topic, the last one of each key as of the end.
+        end: the offset after the table's last. The table has every record of the log from its start
+            to its end; of a compacted topic, the last record of each key before its end.
         files: the Parquet segments, in offset order. They do not overlap and leave nothing out.
-        compaction: the generation of the compaction whose files these are, all of them and no
-            other; 0 if there is none.
+        compaction: the generation of the compaction that ``files`` are all files of; 0 without one.
     """
 
     setting: TableSetting = TableSetting()
@@ -73,8 +76,32 @@ class PartitionTable:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether the table has of each key one row as of its end."""
+        """Whether the table has one row for each key."""
         return bool(self.compaction) or not self.files
+
+    def with_file(self, name: SegmentName, replaced: Sequence[SegmentName]) -> PartitionTable:
+        """Return the partition with one more file, in place of others."""
+        files = [*(each for each in self.files if each not in replaced), name]
+        files.sort(key=lambda each: each.base_offset)
+        return replace(self, files=tuple(files), end=max(self.end, end_offset(name)))
+
+    def fits(self, name: SegmentName, overlapped: Sequence[SegmentName]) -> bool:
+        """Return whether a segment overlaps files as a whole, and leaves no gap before it.
+
+        Args:
+            name: the segment.
+            overlapped: the files of this version that it overlaps, in offset order (protocol B2).
+        """
+        first, end = max(name.base_offset, self.start), end_offset(name)
+        if not overlapped:
+            return first == self.end
+        begins = max(overlapped[0].base_offset, self.start) == first
+        ends = end_offset(overlapped[-1]) == end or end > self.end
+        return begins and ends
+
+    def has_compaction(self, generation: int) -> bool:
+        """Return whether the files are of this compaction or a later one (protocol B7)."""
+        return generation <= self.compaction
 
 
 def end_offset(name: SegmentName) -> int:
@@ -94,7 +121,7 @@ def parquet_path(directory: str, name: SegmentName) -> str:
 
 
 def parse_setting(state: TableState) -> TableSetting:
-    """Return the setting in a table's properties; the one before the first if there is none."""
+    """Return the setting in a table's properties; the default without one."""
     text = state.configuration.get(SETTING_PROPERTY)
     if text is None:
         return TableSetting()
@@ -105,7 +132,7 @@ def parse_setting(state: TableState) -> TableSetting:
 def parse_partition(
     state: TableState, topic_id: str, partition: int, directory: str
 ) -> PartitionTable:
-    """Return what a state of a table says of a partition.
+    """Return a partition in a state of its table.
 
     Args:
         state: the state of the table.
@@ -144,13 +171,12 @@ def changes(
     The setting is a property of the whole table, so its action is the caller's.
 
     Args:
-        before: what the newest version says.
-        after: what the next version is to say.
+        before: the partition in the newest version.
+        after: the partition in the next version.
         topic_id: the topic's id.
         partition: the partition's number.
         directory: the partition's directory, relative to the topic's.
-        data_files: size and statistics of the files that are new in ``after``, and of those that
-            are no more.
+        data_files: size and statistics of the files that only one of the two has.
         time_ms: the time that Delta's history shows.
     """
     removed = [name for name in before.files if name not in after.files]
@@ -176,6 +202,6 @@ def app_id(topic_id: str, partition: int, what: str) -> str:
     Args:
         topic_id: the topic's id.
         partition: the partition's number.
-        what: what its ``version`` is: ``start``, ``end``, or ``compaction``.
+        what: the meaning of its ``version``: ``start``, ``end``, or ``compaction``.
     """
     return f"spark_log/{topic_id}/{partition}/{what}"

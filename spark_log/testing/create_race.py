@@ -1,6 +1,6 @@
-"""A race of processes for names in a store, of which exactly one must win each name.
+"""A race of processes for names in a store: exactly one process must win each name.
 
-The conformance suite runs a short race; this one can run long, to test a backend or a server whose
+The conformance suite runs a short race. This one can run long, to test a backend or a server whose
 conditional writes are in doubt::
 
     python -m spark_log.testing.create_race s3://bucket/race --storage-option key=…
@@ -32,7 +32,7 @@ class RaceResult:
         two_winners: the names that more than one process won, by the store's answers.
         no_winner: the names that no process won, by the store's answers.
         wrong_bytes: the names whose file does not have the winner's bytes.
-        unknown: the number of answers that left the winner open.
+        unknown: the number of puts whose outcome is unknown.
         least_won: the number of names that the least successful process won.
     """
 

@@ -118,7 +118,7 @@ class PowerCut:
     def scan(self) -> None:
         """Record changes that were not made by the recorded calls.
 
-        A sync of a file does this for the file's directory, whose files were created before.
+        An ``fsync`` of a directory does this for that directory.
         """
         with self._lock:
             self._scan(_ROOT, self._directory, is_deep=True)
@@ -186,27 +186,27 @@ class PowerCut:
     def _link(self, source: str, target: str, **options: Any) -> None:
         with self._lock:
             self._real["link"](source, target, **options)
-            self._named(target)
+            self._record_name(target)
 
     def _replace(self, source: str, target: str, **options: Any) -> None:
         with self._lock:
             self._real["replace"](source, target, **options)
-            self._named(target)
+            self._record_name(target)
 
     def _unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         with self._lock:
             self._real["unlink"](path, dir_fd=dir_fd)
-            self._named(_absolute(path, dir_fd))
+            self._record_name(_absolute(path, dir_fd))
 
     def _mkdir(self, path: str, *args: Any, **options: Any) -> None:
         with self._lock:
             self._real["mkdir"](path, *args, **options)
-            self._named(_absolute(path, options.get("dir_fd")))
+            self._record_name(_absolute(path, options.get("dir_fd")))
 
     def _rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
         with self._lock:
             self._real["rmdir"](path, dir_fd=dir_fd)
-            self._named(_absolute(path, dir_fd))
+            self._record_name(_absolute(path, dir_fd))
 
     def _fsync(self, descriptor: int) -> None:
         path = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -221,7 +221,7 @@ class PowerCut:
 
     # --- states of names -------------------------------------------------------------------------
 
-    def _named(self, path: str | os.PathLike[str]) -> None:
+    def _record_name(self, path: str | os.PathLike[str]) -> None:
         """Record the current state of a path."""
         path = os.path.abspath(path)
         directory, name = os.path.split(path)

@@ -13,4 +13,5 @@ from .timed_call import call_within as call_within
 from .timed_call import current_deadline as current_deadline
 from .timed_call import in_new_thread as in_new_thread
 from .timed_call import on_request as on_request
+from .timed_call import settle as settle
 from .timed_call import within as within

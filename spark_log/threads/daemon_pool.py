@@ -1,19 +1,20 @@
 """`DaemonPool`: runs calls on a bounded number of threads that do not keep the process alive.
 
 A storage may accept a request and never answer it. ``ThreadPoolExecutor`` waits for its threads
-when the process exits, so one hung request would keep the doctor from ending.
+when the process exits, so one hung request would keep a command such as ``spark-log doctor`` from
+ending.
 """
 
 from __future__ import annotations
 
 import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from spark_log.errors import StorageTimeoutError
+from spark_log.threads.timed_call import in_new_thread
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -50,13 +51,15 @@ class Outcome(Generic[_Result]):
 class DaemonPool:
     """Runs calls on threads that end with the process. For one `run` at a time."""
 
-    def __init__(self, threads: int, patience_ms: float) -> None:
+    def __init__(self, threads: int, patience_ms: float, *, name: str) -> None:
         """Return a pool; no thread is started yet.
 
         Args:
             threads: the maximum number of calls at the same time.
             patience_ms: the time after which a call is abandoned, with its thread.
+            name: the name of the threads.
         """
+        self._name = name
         self._threads = threads
         self._patience_s = patience_ms / 1000
 
@@ -83,7 +86,7 @@ class DaemonPool:
                     break
                 number += 1
                 running[number] = item, time.monotonic()
-                _start(call, item, number, done)
+                _start(call, item, number, done, self._name)
             if not running:
                 if hung >= self._threads:
                     yield from ((item, self._given_up()) for item in waiting)
@@ -117,8 +120,6 @@ def _start(
     item: _Item,
     number: int,
     done: queue.SimpleQueue[tuple[int, Outcome[_Result]]],
+    name: str,
 ) -> None:
-    def work() -> None:
-        done.put((number, Outcome.of(lambda: call(item))))
-
-    threading.Thread(target=work, name="spark-log-doctor", daemon=True).start()
+    in_new_thread(lambda: done.put((number, Outcome.of(lambda: call(item)))), name=name)

@@ -9,15 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from spark_log.threads.daemon_pool import Outcome
+from spark_log.threads.timed_call import in_new_thread
 
 PATIENCE_S: Final = 1.0
 """Maximum time to wait for the other answers once a majority of the roots has answered."""
 
 _MOST_UNANSWERED: Final = 8
-"""Number of unanswered calls to a root from which on no more are sent to it: each is a thread."""
+"""Maximum number of unanswered calls to a root that hangs: each of them is a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class Call:
     """A call of one root.
 
     Attributes:
-        root: the root, as the members of the quorum name it.
+        root: the root's name; calls with the same name are calls of the same root.
         send: function that makes the call.
     """
 
@@ -40,12 +42,17 @@ Replies = Sequence[Outcome[Any] | None]
 class FanOut:
     """Calls several roots at once, each on a thread of its own. Thread-safe.
 
-    A root that has not answered within `PATIENCE_S`, while the others have, is late: it is not
-    waited for until it has answered all earlier calls. A root that hangs thus delays one call, not
-    each.
+    A root that has not answered within `PATIENCE_S`, while the others have, is late: later calls do
+    not wait for it until it has answered all earlier ones. A root that hangs thus delays one call.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        """Start no thread yet.
+
+        Args:
+            name: the name of the threads.
+        """
+        self._name = name
         self._lock = threading.Lock()
         self._unanswered: Counter[str] = Counter()
         self._late: set[str] = set()
@@ -66,8 +73,9 @@ class FanOut:
 
         Args:
             calls: the calls.
-            is_done: whether no more replies are needed. The other calls continue in the background.
-            suffices: whether the replies are enough if the others do not arrive soon.
+            is_done: function that returns whether no more replies are needed. The other calls
+                continue in the background.
+            suffices: function that returns whether the replies are enough if the others are late.
 
         Returns:
             The replies; all of them, unless one of the two functions returned True.
@@ -117,7 +125,5 @@ class FanOut:
                     self._late.discard(call.root)
             arrived.put((number, reply))
 
-        threading.Thread(
-            target=copy_context().run, args=(run,), name="spark-log-quorum", daemon=True
-        ).start()
+        in_new_thread(partial(copy_context().run, run), self._name)
         return True

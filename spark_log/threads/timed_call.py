@@ -110,9 +110,9 @@ def current_deadline() -> Deadline | None:
 
 @contextmanager
 def within(deadline: Deadline) -> Iterator[None]:
-    """Let the block have a deadline: it sends no more requests when the time is up.
+    """Give the block a deadline: it sends no more requests when the time is up.
 
-    Calls in it have no time limits of their own, and do not wait for a storage that is away.
+    Calls in the block have no time limits of their own, and do not wait through an outage.
     """
     token = _current.set(deadline)
     try:
@@ -153,17 +153,18 @@ def in_new_thread(
     """
     future: Future[_Answer] = Future()
     future.set_running_or_notify_cancel()
-
-    def run() -> None:
-        try:
-            result = function()
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(result)
-
-    threading.Thread(target=run, name=name, daemon=is_daemon).start()
+    threading.Thread(target=settle, args=(future, function), name=name, daemon=is_daemon).start()
     return future
+
+
+def settle(future: Future[_Answer], function: Callable[[], _Answer]) -> None:
+    """Call a function, and put its result or its error into a future."""
+    try:
+        result = function()
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 class LimitedCall(Generic[_Answer]):
@@ -174,7 +175,7 @@ class LimitedCall(Generic[_Answer]):
 
         Args:
             call: the function to run.
-            deadline: after it the call sends no more requests; None for no limit.
+            deadline: the time after which the call sends no more requests; None for no limit.
         """
         context = copy_context()
         context.run(_current.set, deadline)

@@ -1,8 +1,8 @@
 """Transactions: the state log of a ``transactional.id``, its coordinator, and its cleaner.
 
-`TransactionMetadata` is the state after a prefix of the log. `changes` decides the next record, and
-`TransactionStateLog` appends it. Clients call `TransactionCoordinator`; `put_markers` puts the
-markers of a decided transaction into its partitions.
+`TransactionMetadata` is the state after a prefix of the log. The functions of `decisions` return
+the next record, and `TransactionStateLog` appends it. Clients call `TransactionCoordinator`;
+`put_markers` puts the markers of a decided transaction into its partitions.
 """
 
 from spark_log.util.exports import attach_stub

@@ -1,6 +1,7 @@
 from .cleaner import CleanedTransactionalId as CleanedTransactionalId
 from .cleaner import TransactionCleaner as TransactionCleaner
 from .coordinator import TransactionCoordinator as TransactionCoordinator
+from .coordinator import batch_timeout_ms as batch_timeout_ms
 from .markers import MARKERS_AT_ONCE as MARKERS_AT_ONCE
 from .observer import TransactionObserver as TransactionObserver
 from .producers import find_transactional_id as find_transactional_id
@@ -10,5 +11,4 @@ from .state import TransactionMetadata as TransactionMetadata
 from .state import TransactionOffset as TransactionOffset
 from .state import TransactionState as TransactionState
 from .state_log import TransactionStateLog as TransactionStateLog
-from .timeout import batch_timeout_ms as batch_timeout_ms
 from .verifier import TransactionVerifier as TransactionVerifier

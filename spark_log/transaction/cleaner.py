@@ -1,4 +1,4 @@
-"""Cleans transactional ids: finishes decided transactions, aborts dead ones, expires unused ids.
+"""Cleans transactional ids: completes decided transactions, aborts dead ones, expires unused ids.
 
 Ages are measured by the storage's time. A cleaner that runs for a second can therefore tell that a
 transaction has had no change for longer than its timeout, even if nobody reads its partitions.
@@ -17,7 +17,7 @@ from spark_log.log import StateView
 from spark_log.metadata import METADATA_DIRECTORY
 from spark_log.storage import check_clock_skew, storage_time_us
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
-from spark_log.transaction.state import TransactionMetadata, TransactionState
+from spark_log.transaction.state import TransactionMetadata
 from spark_log.transaction.state_log import TransactionStateLog
 
 CleaningAction = Literal["abort", "finish", "expire"]
@@ -29,7 +29,7 @@ class CleanedTransactionalId(NamedTuple):
     Attributes:
         transactional_id: the ``transactional.id``.
         action: ``abort``: its transaction had passed its timeout, and was aborted; ``finish``: it
-            was decided, and its markers were put; ``expire``: its producer ids were forgotten.
+            was decided, and was completed; ``expire``: its producer ids were forgotten.
         error: why it failed; None if it did not.
     """
 
@@ -83,7 +83,7 @@ class TransactionCleaner:
             error = None
             if not self._dry_run:
                 try:
-                    if not self._do(action, view):
+                    if not self._perform(action, view):
                         continue
                 except ClockSkewError:
                     raise
@@ -91,7 +91,7 @@ class TransactionCleaner:
                     error = failure
             yield CleanedTransactionalId(transactional_id, action, error)
 
-    def _do(self, action: CleaningAction, view: StateView[TransactionMetadata]) -> bool:
+    def _perform(self, action: CleaningAction, view: StateView[TransactionMetadata]) -> bool:
         """Perform an action unless the state has changed since; return whether it was performed."""
         coordinator = TransactionCoordinator(
             self._cluster, view.state.transactional_id, commit_offsets=self._commit_offsets
@@ -103,7 +103,7 @@ class TransactionCleaner:
         coordinator.expire(
             view.state.transaction, f"a cleaner saw no change for {view.state.timeout_ms} ms"
         )
-        coordinator.finish()
+        coordinator.complete()
         return True
 
 
@@ -111,8 +111,8 @@ def _action(
     view: StateView[TransactionMetadata], age_ms: float, expiration_ms: int
 ) -> CleaningAction | None:
     state = view.state
-    if state.state is TransactionState.ONGOING:
+    if state.is_ongoing:
         return "abort" if age_ms > state.timeout_ms else None
-    if state.state.is_prepared:
+    if state.is_prepared:
         return "finish"
     return "expire" if state.owner is not None and age_ms > expiration_ms else None

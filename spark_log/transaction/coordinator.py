@@ -1,7 +1,8 @@
-"""Coordinates a transactional id from within its clients: begin, register, decide, finish.
+"""Coordinates a transactional id from within its clients: begin, register, decide, complete.
 
 There is no coordinator process. Each client makes a change by one conditional append to the state
-log (`TransactionStateLog`), and any client that meets a decided transaction finishes it.
+log (`TransactionStateLog`). A decided transaction is Kafka's ``PrepareCommit`` or ``PrepareAbort``;
+any client that meets one puts its markers, commits its offsets, and completes it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from dataclasses import replace
 from typing import Final
 
 from spark_log.cluster import Cluster
+from spark_log.config import ClusterConfig
 from spark_log.errors import (
     ConcurrentTransactionsError,
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
 )
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
 from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
@@ -28,7 +30,6 @@ from spark_log.transaction.state import (
     TopicIdPartition,
     TransactionMetadata,
     TransactionOffset,
-    TransactionState,
 )
 from spark_log.transaction.state_log import TransactionStateLog
 from spark_log.util import Clock
@@ -39,6 +40,8 @@ _QUICK_MS: Final = 10.0
 """Maximum duration of a decision on a fast storage, where the caller's thread puts the markers:
 threads would wait for each other there. On a local disk ten markers took twice as long in threads.
 """
+
+_BATCH_TIMEOUT_MS: Final = 900_000
 
 CommitOffsets = Callable[[TransactionMetadata], None]
 """Commits the offsets of a committed transaction to their groups. It may be repeated."""
@@ -52,7 +55,7 @@ class TransactionCoordinator:
     (``completes_later`` saves that one), as long as nobody else changes the state.
 
     A crash at any point leaves a transaction that is ongoing, which others abort after its
-    timeout; or one that is decided, which others finish.
+    timeout; or one that is decided, which others complete.
 
     Attributes:
         transactional_id: the ``transactional.id``.
@@ -82,7 +85,7 @@ class TransactionCoordinator:
             markers_at_once: the maximum number of partitions that get their markers at the same
                 time; with 1, or on a fast storage, the caller's thread puts all of them.
             completes_later: whether the record that begins the next transaction also completes this
-                one, which saves an append. Call `complete` after the last transaction.
+                one, which saves an append. Call `record_completion` after the last transaction.
         """
         self.transactional_id = transactional_id
         self._cluster = cluster
@@ -92,7 +95,8 @@ class TransactionCoordinator:
         self._commit_offsets = commit_offsets
         self._markers_at_once = markers_at_once
         self._completes_later = completes_later
-        self._ended: int | None = None  # number of a transaction that only has to be completed
+        # The decided transaction of which only the record of its completion is missing.
+        self._applied: int | None = None
         # The last producer id that was allocated for an owner, and the owner that it replaces.
         self._new_owner_id: int | None = None
         self._replaced: ProducerIdAndEpoch | None = None
@@ -122,7 +126,7 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """Begin a new epoch of the owner, which fences the previous owner (``InitProducerId``).
 
-        Before that, an ongoing transaction is aborted, and a decided one is finished.
+        Before that, an ongoing transaction is aborted, and a decided one is completed.
 
         Args:
             timeout_ms: ``transaction.timeout.ms``.
@@ -154,7 +158,9 @@ class TransactionCoordinator:
         def decide(state: TransactionMetadata) -> TransactionRecord:
             nonlocal appended
             present, new_id = _successor(state, expected), self._new_owner_id
-            appended = changes.initialize(self._completed(state), timeout_ms, new_id, present)
+            appended = decisions.initialize(
+                self._with_completion(state), timeout_ms, new_id, present
+            )
             return appended
 
         while True:
@@ -165,7 +171,7 @@ class TransactionCoordinator:
                 self._log.commit(decide)
             except ConcurrentTransactionsError:
                 self.expire(self.state.transaction, "another producer takes over")
-                self.finish()
+                self.complete()
             except InvalidTxnStateError:
                 if not self.state.needs_producer_id:
                     raise
@@ -183,7 +189,7 @@ class TransactionCoordinator:
                 )
                 return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
 
-    def renewed(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    def renew_owner(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Return the owner, or the one that replaces it because its epochs are nearly used up.
 
         Call this before the owner's next transaction begins. `commit` and `abort` replace such an
@@ -232,7 +238,7 @@ class TransactionCoordinator:
             producer_id = new_id if free is None else free
             if producer_id is None:
                 raise _NoProducerIdError
-            record = changes.join(state, owner, producer_id, partitions, groups)
+            record = decisions.join(state, owner, producer_id, partitions, groups)
             epoch = state.producers.get(producer_id, 0)
             joined = ProducerIdAndEpoch(producer_id, epoch)
             return record
@@ -256,25 +262,25 @@ class TransactionCoordinator:
         """Register partitions and groups before a participant's first write to them; one append.
 
         The owner begins a transaction with its first registration. If everything is registered
-        already, this makes no request. An earlier transaction that is decided is finished first.
+        already, this makes no request. An earlier transaction that is decided is completed first.
 
         Raises:
             ProducerFencedError: the epoch has passed: the transaction is decided.
             TransactionAbortableError: the owner's transaction was aborted by others.
-            InvalidTxnStateError: the owner's epochs are used up: see `renewed`.
+            InvalidTxnStateError: the owner's epochs are used up: see `renew_owner`.
             UnknownOutcomeError: they may be registered; call again.
-            StorageError: they are not registered, or an earlier transaction could not be finished.
+            StorageError: they are not registered, or an earlier transaction could not be completed.
         """
         present = self.state.participants.get(producer.producer_id)
         if (
-            self.state.state is TransactionState.ONGOING
+            self.state.is_ongoing
             and present is not None
             and present.producer == producer
             and present.partitions.issuperset(partitions)
             and present.groups.issuperset(groups)
         ):
             return
-        self._change(lambda state: changes.register(state, producer, partitions, groups))
+        self._change(lambda state: decisions.register(state, producer, partitions, groups))
 
     def commit(
         self,
@@ -314,7 +320,7 @@ class TransactionCoordinator:
             )
         began_ms = self._clock.monotonic_ms()
         chosen = (owner,) if counting is None else tuple(counting)
-        self._change(lambda state: changes.commit(state, owner, chosen, offsets, batch_id))
+        self._change(lambda state: decisions.commit(state, owner, chosen, offsets, batch_id))
         return self._after_decision(owner, began_ms)
 
     def abort(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
@@ -330,7 +336,7 @@ class TransactionCoordinator:
             StorageError: it is not aborted; call again.
         """
         began_ms = self._clock.monotonic_ms()
-        if self._log.commit(lambda state: changes.abort(state, owner)).owner == owner:
+        if self._log.commit(lambda state: decisions.abort(state, owner)).owner == owner:
             return owner
         return self._after_decision(owner, began_ms)
 
@@ -350,7 +356,7 @@ class TransactionCoordinator:
 
         def decide(state: TransactionMetadata) -> TransactionRecord | None:
             nonlocal record
-            record = changes.expire(state, transaction)
+            record = decisions.expire(state, transaction)
             return record
 
         self._log.commit(decide)
@@ -362,8 +368,8 @@ class TransactionCoordinator:
                 why,
             )
 
-    def finish(self) -> None:
-        """Put the missing markers of a decided transaction, and complete it.
+    def complete(self) -> None:
+        """Complete a decided transaction: put its missing markers, commit its offsets, record that.
 
         Does nothing if `state` has no decided transaction. Any number of processes may call it at
         the same time.
@@ -372,27 +378,27 @@ class TransactionCoordinator:
             SparkLogError: a marker could not be put, or the completion could not be stored; the
                 decision stays.
         """
-        self._end(self._markers_at_once)
-        self.complete()
+        self._apply_decision(self._markers_at_once)
+        self.record_completion()
 
-    def complete(self) -> None:
-        """Complete the transaction whose markers and offsets this coordinator has written.
+    def record_completion(self) -> None:
+        """Record that the transaction is complete whose markers and offsets were written here.
 
-        Does nothing if it is complete, or if another client has begun the next one.
+        Does nothing if that is recorded, or if another client has begun the next one.
 
         Raises:
             UnknownOutcomeError: it may be complete; call again.
             StorageError: it is not complete.
         """
-        ended = self._ended
-        if ended is not None:
-            self._log.commit(lambda state: changes.complete(state, ended))
-            self._ended = None
+        applied = self._applied
+        if applied is not None:
+            self._log.commit(lambda state: decisions.complete(state, applied))
+            self._applied = None
 
-    def _end(self, markers_at_once: int) -> None:
+    def _apply_decision(self, markers_at_once: int) -> None:
         """Put the missing markers of a decided transaction, and commit its offsets."""
         state = self.state
-        if not state.state.is_prepared or state.transaction == self._ended:
+        if not state.is_prepared or state.transaction == self._applied:
             return
         put_markers(self._cluster, state, open_log=self._open_log, at_once=markers_at_once)
         assert state.decision is not None
@@ -404,7 +410,7 @@ class TransactionCoordinator:
                     transactional_id=self.transactional_id,
                 )
             self._commit_offsets(state)
-        self._ended = state.transaction
+        self._applied = state.transaction
         _log.debug(
             "transactional id %r: transaction %d has its markers in %d partitions, and %d offsets",
             self.transactional_id,
@@ -429,7 +435,7 @@ class TransactionCoordinator:
             StorageError: they may not be forgotten, or some files may be left.
         """
         before = self.refresh()
-        after = self._log.commit(lambda state: changes.forget(state, revision))
+        after = self._log.commit(lambda state: decisions.forget(state, revision))
         if before.owner is None or after.owner is not None:
             return False
         _log.info(
@@ -443,10 +449,10 @@ class TransactionCoordinator:
         return True
 
     def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
-        """Change the state, after finishing an earlier transaction that is not complete."""
+        """Change the state, after completing an earlier transaction that is decided."""
 
         def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
-            record = decide(self._completed(state))
+            record = decide(self._with_completion(state))
             if record is None or record.transaction == state.transaction:
                 return record
             # wall clock: shown to users; nothing is decided by it
@@ -456,24 +462,24 @@ class TransactionCoordinator:
             try:
                 self._log.commit(decide_with_time)
             except ConcurrentTransactionsError as error:
-                _log.debug("finishing the earlier transaction first: %s", error)
-                self.finish()
+                _log.debug("completing the earlier transaction first: %s", error)
+                self.complete()
             else:
                 return
 
-    def _completed(self, state: TransactionMetadata) -> TransactionMetadata:
-        """Return the state with its transaction complete, if this coordinator has ended it."""
-        is_ended = state.state.is_prepared and state.transaction == self._ended
-        return changes.completed(state) if is_ended else state
+    def _with_completion(self, state: TransactionMetadata) -> TransactionMetadata:
+        """Return the state with its transaction complete, if its decision was applied here."""
+        is_applied = state.is_prepared and state.transaction == self._applied
+        return decisions.completed_state(state) if is_applied else state
 
     def _after_decision(self, owner: ProducerIdAndEpoch, began_ms: float) -> ProducerIdAndEpoch:
         suppressed, path = self._cluster.suppressed, self._log.directory
         is_quick = self._clock.monotonic_ms() - began_ms < _QUICK_MS
         # Suppress every failure from here on: an error would say that nothing is decided.
         with suppressed.suppress("transaction end", path, Exception):
-            self._end(1 if is_quick else self._markers_at_once)
+            self._apply_decision(1 if is_quick else self._markers_at_once)
             if not self._completes_later:
-                self.complete()
+                self.record_completion()
         following = replace(owner, producer_epoch=owner.producer_epoch + 1)
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails, it is retried after the next transaction.
@@ -508,6 +514,17 @@ class TransactionCoordinator:
             producer_id = self._cluster.producer_ids.next_id()
         record_producer(self._cluster.store, producer_id, self.transactional_id)
         return producer_id
+
+
+def batch_timeout_ms(config: ClusterConfig, given_ms: int | None) -> int:
+    """Return the timeout of a transaction that covers a batch of Spark or of a job.
+
+    Args:
+        config: the cluster's configuration; ``transaction.max.timeout.ms`` limits the default.
+        given_ms: the user's ``transaction.timeout.ms``, which the coordinator checks when the
+            transaction begins; None for the default, 15 minutes.
+    """
+    return given_ms or min(_BATCH_TIMEOUT_MS, config.transaction_max_timeout_ms)
 
 
 class _NoProducerIdError(Exception):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
@@ -86,7 +85,7 @@ def put_markers(
             return None if _is_gone(cluster, partition, error) else error
         return None
 
-    errors = [error for error in _run(put, sorted(missing), at_once) if error is not None]
+    errors = [error for error in _run(cluster, put, sorted(missing), at_once) if error is not None]
     if errors:
         raise errors[0]
 
@@ -95,8 +94,6 @@ def transaction_markers(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
     """Return the markers of a decided transaction: partition → its participants' markers."""
-    from spark_log.record import EndTransactionMarker
-
     markers: dict[TopicIdPartition, list[EndTransactionMarker]] = {}
     decision = state.decision
     assert decision is not None
@@ -104,7 +101,7 @@ def transaction_markers(
         marker = EndTransactionMarker(
             producer_id=producer_id,
             producer_epoch=participant.producer.producer_epoch + 1,
-            is_committed=state.state.is_committed and producer_id in decision.counting,
+            is_committed=state.is_committed and producer_id in decision.counting,
         )
         for partition in participant.partitions:
             markers.setdefault(partition, []).append(marker)
@@ -128,6 +125,7 @@ def _is_gone(cluster: Cluster, partition: TopicIdPartition, error: SparkLogError
 
 
 def _run(
+    cluster: Cluster,
     put: Callable[[TopicIdPartition], SparkLogError | None],
     partitions: Sequence[TopicIdPartition],
     at_once: int,
@@ -136,6 +134,7 @@ def _run(
     if threads > 1:
         # RuntimeError: no thread can be started, for example after the main thread has ended. The
         # pool's exit waits for its threads, so no partition gets two writers here.
-        with suppress(RuntimeError), ThreadPoolExecutor(threads, "spark-log-markers") as pool:
+        executor_class = cluster.store.executor_class
+        with suppress(RuntimeError), executor_class(threads, "spark-log-markers") as pool:
             return list(pool.map(put, partitions))
     return [put(partition) for partition in partitions]

@@ -14,7 +14,7 @@ from spark_log.log import OpenTransaction, PartitionLog
 from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
 from spark_log.transaction.coordinator import CommitOffsets, TransactionCoordinator
 from spark_log.transaction.producers import find_transactional_id
-from spark_log.transaction.state import TopicIdPartition, TransactionState
+from spark_log.transaction.state import TopicIdPartition
 from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ _READ_EVERY_MS: Final = 1000
 """Minimum time between two reads of the state log for one partition."""
 
 _MAX_COORDINATORS: Final = 256
-"""Maximum number of coordinators that are kept. An observer is not told of a transaction that
-another process ends, so the least recently used coordinators are dropped."""
+"""Maximum number of coordinators that are kept. An observer does not notice that another
+process ends a transaction, so the least recently used coordinators are dropped."""
 
 TransactionEnd = Literal["committed", "aborted", "ended before"]
 """The end of a transaction. ``ended before``: its producer has begun another one since, or the
@@ -147,8 +147,8 @@ class TransactionObserver:
         self, blocking: OpenTransaction, log: PartitionLog, waited_ms: float
     ) -> TransactionEnd | None:
         producer = ProducerIdAndEpoch(blocking.producer_id, blocking.producer_epoch)
-        place = TopicIdPartition(log.files.topic_id, log.files.partition)
-        outcome = self._outcome(producer, place, waited_ms)
+        partition = TopicIdPartition(log.files.topic_id, log.files.partition)
+        outcome = self._outcome(producer, partition, waited_ms)
         if outcome is None:
             return None
         marker = EndTransactionMarker(
@@ -165,7 +165,7 @@ class TransactionObserver:
         return outcome
 
     def _outcome(
-        self, producer: ProducerIdAndEpoch, place: TopicIdPartition, waited_ms: float
+        self, producer: ProducerIdAndEpoch, partition: TopicIdPartition, waited_ms: float
     ) -> TransactionEnd | None:
         """Return a transaction's end, after aborting it if its timeout has passed.
 
@@ -178,20 +178,20 @@ class TransactionObserver:
             config = self._cluster.image().cluster_config()
             return "ended before" if waited_ms >= config.transaction_max_timeout_ms else None
         state = coordinator.refresh()
-        if state.participant(producer) is not None and state.state is TransactionState.ONGOING:
+        if state.participant(producer) is not None and state.is_ongoing:
             if waited_ms < state.timeout_ms:
                 return None
             coordinator.expire(state.transaction, _why(waited_ms, state.timeout_ms))
             state = coordinator.state
-        if state.state.is_prepared and waited_ms >= state.timeout_ms:
+        if state.is_prepared and waited_ms >= state.timeout_ms:
             with self._cluster.suppressed.suppress(
                 "transaction end", coordinator.transactional_id, SparkLogError
             ):
-                coordinator.finish()  # the other partitions, too: their owner is gone
+                coordinator.complete()  # the other partitions, too: their owner is gone
         participant = state.participant(producer)
-        if state.decision is None or participant is None or place not in participant.partitions:
+        if state.decision is None or participant is None or partition not in participant.partitions:
             return "ended before" if state.has_passed(producer) else None
-        is_committed = state.state.is_committed and producer.producer_id in state.decision.counting
+        is_committed = state.is_committed and producer.producer_id in state.decision.counting
         return "committed" if is_committed else "aborted"
 
     def _find_coordinator(self, producer_id: int) -> TransactionCoordinator | None:

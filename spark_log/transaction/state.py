@@ -40,21 +40,6 @@ class TransactionState(StrEnum):
     COMPLETE_COMMIT = "CompleteCommit"
     COMPLETE_ABORT = "CompleteAbort"
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the transaction is decided, and its markers may be missing."""
-        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
-
-    @property
-    def is_committed(self) -> bool:
-        """Whether the transaction is decided, to commit."""
-        return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
-
-    @property
-    def is_aborted(self) -> bool:
-        """Whether the transaction is decided, to abort."""
-        return self in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
-
 
 _ORDER: Final = {
     TransactionState.ONGOING: 0,
@@ -171,13 +156,38 @@ class TransactionMetadata:
     start_time_us: int = -1
 
     @property
+    def is_open(self) -> bool:
+        """Whether the newest transaction is ongoing or prepared."""
+        return self.is_ongoing or self.is_prepared
+
+    @property
+    def is_ongoing(self) -> bool:
+        """Whether the newest transaction is not decided."""
+        return self.state is TransactionState.ONGOING
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the newest transaction is decided, and its markers may be missing."""
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether the newest transaction is decided, to commit."""
+        return self.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
+
+    @property
+    def is_aborted(self) -> bool:
+        """Whether the newest transaction is decided, to abort."""
+        return self.state in (TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT)
+
+    @property
     def needs_producer_id(self) -> bool:
         """Whether `initialize` needs a new producer id for the owner."""
         return self.owner is None or self.owner.producer_epoch >= LAST_EPOCH
 
     def free_producer_id(self) -> int | None:
         """Return a producer id for a task that joins; None if a new one has to be allocated."""
-        taken = self.participants if self.state is TransactionState.ONGOING else {}
+        taken = self.participants if self.is_ongoing else {}
         return min(self.producers.keys() - taken.keys(), default=None)
 
     def is_new(self, producer_id: int) -> bool:
@@ -281,12 +291,12 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
 
 def _faults_in(state: TransactionMetadata) -> Iterator[str]:
     """Yield the contradictions within one state."""
-    is_decided = state.state.is_committed or state.state.is_aborted
+    is_decided = state.is_committed or state.is_aborted
     if is_decided != (state.decision is not None):
         yield f"it is {state.state}, and the decision is {state.decision}"
     if state.decision is not None and not state.decision.counting <= state.participants.keys():
         yield "a producer counts that is no participant"
-    if state.state.is_aborted and state.decision is not None and state.decision.counting:
+    if state.is_aborted and state.decision is not None and state.decision.counting:
         yield "it is aborted, and participants count"
 
 
@@ -317,7 +327,7 @@ def _faults_within(before: TransactionMetadata, after: TransactionMetadata) -> I
     if after.state is TransactionState.EMPTY:
         return
     if before.decision is not None and (
-        before.state.is_committed != after.state.is_committed or before.decision != after.decision
+        before.is_committed != after.is_committed or before.decision != after.decision
     ):
         yield "a decision is changed"
     for producer_id, each in before.participants.items():

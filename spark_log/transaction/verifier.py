@@ -86,12 +86,12 @@ def _compare(
             )
     for marker in _decided_otherwise(log, expected):
         decided = "committed" if marker.is_committed else "aborted"
-        stands = "aborts" if marker.is_committed else "commits"
+        found = "aborts" if marker.is_committed else "commits"
         yield LogFinding(
             log.directory,
             LogFindingKind.WRONG_MARKER,
             LogSeverity.ERROR,
-            f"{_name(marker)} is {decided} in its state log, and its marker here {stands} it",
+            f"{_name(marker)} is {decided} in its state log, and its marker here {found} it",
         )
 
 

@@ -2,8 +2,10 @@
 
 - `clock`, `backoff`: the injected clock, and the pauses between attempts.
 - `suppressed`: counts and logs the errors that the program continues after.
-- `printable`, `untrusted_json`: text for a terminal; JSON that somebody else wrote.
-- `exports`, `lazy_property`, `foreign_methods`: how names of modules and objects are found.
+- `terminal_text`, `shown_list`: text and lists for a terminal, a log line or an error message.
+- `untrusted_json`: JSON that another program may have forged.
+- `random_ids`: ids of topics, members and compactions.
+- `exports`, `lazy_property`, `foreign_methods`: names of modules and objects that are looked up.
 - `log_level`: log lines that an operator turns on by an environment variable.
 - `stop_signals`: SIGTERM and SIGINT as an event.
 - `throttle`: a limit in bytes per second.

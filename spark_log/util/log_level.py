@@ -19,7 +19,7 @@ _handlers: list[logging.Handler] = []
 
 
 def set_log_level() -> None:
-    """Write the package's log lines from a level on to stderr, if `LOG_LEVEL_VARIABLE` names one.
+    """Write the package's log lines to stderr, from the level on that `LOG_LEVEL_VARIABLE` names.
 
     For processes that are the package's own: the command line, the jobs, and Spark's Python
     workers. A program that uses the clients configures ``logging`` itself. Later calls in the same

@@ -117,13 +117,13 @@ def test_the_lags_of_several_groups_are_one_cut(cluster, admin, table, monkeypat
     log.append(numbered(0, 3))
     table.commit("behind", {P0: OffsetAndMetadata(1)})
     table.commit("late", {P0: OffsetAndMetadata(2)})
-    positions = OffsetsTable.positions
+    positions = OffsetsTable.committed_offsets
 
     def reading_on(self, group):
         log.append(numbered(3, 1))  # records that are appended while offsets are read
         return positions(self, group)
 
-    monkeypatch.setattr(OffsetsTable, "positions", reading_on)
+    monkeypatch.setattr(OffsetsTable, "committed_offsets", reading_on)
     lags = admin.group_lags(["behind", "late"])
     end = log.observe().log_end_offset
     assert end > 3
@@ -194,7 +194,7 @@ def test_offsets_of_a_topic_that_was_created_again_are_not_compared_with_the_new
     """The topic is replaced by one with fewer partitions while the committed offsets are read."""
     append_aged(cluster, 9, 5, 2)
     table.commit("g", {P0: OffsetAndMetadata(2), P1: OffsetAndMetadata(0)})
-    positions = OffsetsTable.positions
+    positions = OffsetsTable.committed_offsets
 
     def then_replaced(self, group):
         found = positions(self, group)
@@ -205,7 +205,7 @@ def test_offsets_of_a_topic_that_was_created_again_are_not_compared_with_the_new
         return found
 
     described = admin.describe_groups(["g"])
-    monkeypatch.setattr(OffsetsTable, "positions", then_replaced)
+    monkeypatch.setattr(OffsetsTable, "committed_offsets", then_replaced)
     assert admin._runtime.groups().lags(described.values()) == {"g": []}  # noqa: SLF001
 
 

@@ -100,14 +100,14 @@ def test_a_later_sample_tells_what_was_deleted_and_the_age_of_what_is_left(clust
 
 def test_no_committed_offset_is_behind_the_end_that_was_read_with_it(cluster, monkeypatch):
     sampler = OffsetsSampler(cluster)
-    read = OffsetsTable.all_positions
+    read = OffsetsTable.all_committed_offsets
 
     def committing_meanwhile(table):
         append(cluster, 0)
         commit(cluster, "g", 1, P0)
         return read(table)
 
-    monkeypatch.setattr(OffsetsTable, "all_positions", committing_meanwhile)
+    monkeypatch.setattr(OffsetsTable, "all_committed_offsets", committing_meanwhile)
     sample = sampler.sample()
     assert (ends(sample), positions(sample)) == ([1, 0], {0: (1, 0, 0)})
 

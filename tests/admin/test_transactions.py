@@ -20,7 +20,7 @@ from spark_log.errors import (
     TransactionalIdNotFoundError,
 )
 from spark_log.record import ProducerAppend, ProducerIdAndEpoch
-from spark_log.transaction import TransactionStateLog, changes
+from spark_log.transaction import TransactionStateLog, decisions
 from spark_log.transaction.producers import forget_producer
 from tests.cli.support import begin_transaction, partition_log
 from tests.record.samples import numbered
@@ -145,7 +145,7 @@ class TestAborts:
         _, producer = begin_transaction(root, "orders", P0)
         cluster = Cluster(root)
         log = TransactionStateLog(cluster.store, "orders", cluster.clock)
-        log.commit(lambda state: changes.commit(state, producer, [producer]))
+        log.commit(lambda state: decisions.commit(state, producer, [producer]))
         with pytest.raises(InvalidTxnStateError, match="committed; it cannot be aborted"):
             admin.abort_transaction(spec(producer))
         assert outcomes(root, 0) == [True]
@@ -189,7 +189,7 @@ class TestHanging:
         assert admin.find_hanging_transactions([P0]) == []
         cluster = Cluster(root)
         log = TransactionStateLog(cluster.store, "orders", cluster.clock)
-        log.commit(lambda state: changes.commit(state, producer, [producer]))
+        log.commit(lambda state: decisions.commit(state, producer, [producer]))
         assert admin.find_hanging_transactions([P0]) == []
 
     def test_one_of_an_expired_id_hangs(self, admin, root):

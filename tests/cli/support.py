@@ -1,4 +1,4 @@
-"""The command line as tests use it: in this process, where nothing says otherwise."""
+"""Helpers for tests of the command line: its outcome, its environment, and roots to run it on."""
 
 import json
 import os
@@ -23,7 +23,7 @@ COMMAND = [sys.executable, "-m", "spark_log.cli"]
 
 @dataclass
 class Outcome:
-    """What a command left: its exit status and what it printed."""
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -40,12 +40,12 @@ class Outcome:
 
     @property
     def documents(self):
-        """The JSON documents on stdout, one a line."""
+        """The JSON documents on stdout, one per line."""
         return [json.loads(line) for line in self.lines]
 
     @property
     def error(self):
-        """What is wrong, of a command that failed and said only that, in one line."""
+        """The message of a command that failed and printed only this line."""
         assert self.status != 0
         assert self.err.count("\n") == 1, self.err
         before, _, message = self.err.strip().partition(": error: ")
@@ -55,7 +55,7 @@ class Outcome:
 
 
 class SteppingClock(ManualClock):
-    """A clock whose sleepers move it, after something happened: ``steps``, one for each sleep."""
+    """A clock that a sleep advances; each sleep then calls the next of ``steps``."""
 
     def __init__(self, *steps):
         super().__init__()
@@ -70,7 +70,7 @@ class SteppingClock(ManualClock):
 
 
 def environment(**variables):
-    """The environment of a process that finds this package and nothing of the user's."""
+    """Return the environment of a process that finds this package and no setting of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_LOG")}
     for name in ("COLUMNS", "LINES"):  # of the terminal of the tests
         kept.pop(name, None)
@@ -78,7 +78,7 @@ def environment(**variables):
 
 
 def spark_log_process(*argv, cwd, **options):
-    """Start ``spark-log`` as a process of its own, with pipes for all that it reads and prints."""
+    """Start ``spark-log`` as a process of its own, with pipes for stdin, stdout and stderr."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     options = {"env": environment(), **pipes, **options}
     return subprocess.Popen([*COMMAND, *argv], cwd=cwd, text=True, **options)
@@ -105,7 +105,7 @@ def segment_files(root, topic, partition=0, suffix=".log"):
 
 
 def flip(path, position, bit=0):
-    """Damage a file: turn one bit around."""
+    """Damage a file: flip one bit."""
     data = bytearray(path.read_bytes())
     data[position] ^= 1 << bit
     path.write_bytes(data)

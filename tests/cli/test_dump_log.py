@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from spark_log import Admin, ConfigResource
 from spark_log.log import SegmentWriter
 from spark_log.record import EndTransactionMarker, leader_change_records
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import open_store
-from tests.cli.support import append_batches, flip, segment_files
+from tests.cli.support import append_batches, flip, partition_log, segment_files
 from tests.log.support import Part, segment_bytes
 from tests.record.samples import START_US, numbered, record_batch, row
 
@@ -185,6 +186,53 @@ class TestSegment:
         outcome = shell("dump-log", segment.name)
         assert outcome.status == 0
         assert outcome.lines[0] == f"Dumping {segment.name}"
+
+
+class TestParquet:
+    @pytest.fixture
+    def parquet(self, root, shell):
+        """A segment that `spark-log clean` has written as Parquet at once."""
+        topic = [ConfigResource("TOPIC", "weather", {"table.format": "delta", "retention.ms": -1})]
+        Admin(root).alter_configs(topic)
+        producer = ProducerAppend(7, 0, 0, is_transactional=True)
+        append_batches(root, "weather", record_batch(ROWS), producer=producer)
+        log = partition_log(root, "weather")
+        log.append_markers([EndTransactionMarker(7, 1, is_committed=True)])
+        append_batches(root, "weather", numbered(3, 2))
+        assert shell("clean", "weather").status == 0
+        (segment,) = segment_files(root, "weather", suffix=".parquet")
+        return segment
+
+    def test_shows_the_batches_and_records_of_the_segments_it_was_made_of(self, shell, parquet):
+        document = shell("dump-log", parquet, "--json", "--print-data-log").document
+        batches = document["batches"]
+        assert document["is_valid"]
+        assert [(each["base_offset"], each["count"]) for each in batches] == [
+            (0, 3),
+            (3, 1),
+            (4, 2),
+        ]
+        assert [each["is_control"] for each in batches] == [False, True, False]
+        assert batches[1]["end_txn_marker"] == "COMMIT"
+        assert {each["compression"] for each in batches} == {"zstd"}
+        values = [each["value"] for each in batches[2]["records"]]
+        assert values == ["record:3", "record:4"]
+
+    def test_reports_damage(self, shell, parquet):
+        data = bytearray(parquet.read_bytes())
+        data[100] ^= 1
+        parquet.write_bytes(bytes(data))
+        outcome = shell("dump-log", parquet)
+        assert outcome.status == 1
+        assert parquet.name in outcome.err
+
+    def test_takes_the_owner_from_the_file_in_another_directory(self, shell, parquet, tmp_path):
+        (tmp_path / "other").mkdir()
+        moved = tmp_path / "other" / parquet.name
+        shutil.copy(parquet, moved)
+        document = shell("dump-log", moved, "--json").document
+        topic_id = parquet.parent.parent.name.removeprefix("weather.")
+        assert (document["topic_id"], document["is_valid"]) == (topic_id, True)
 
 
 class TestDamage:

@@ -12,7 +12,7 @@ from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.metadata import METADATA_MARKER
 from spark_log.metadata.metadata_log import METADATA_DIRECTORY
-from spark_log.transaction import TransactionStateLog, changes
+from spark_log.transaction import TransactionStateLog, decisions
 from spark_log.util.clock import SYSTEM_CLOCK
 from tests.cli.support import (
     append,
@@ -343,8 +343,8 @@ class TestMistakes:
 def test_markers_are_compared_with_decisions(shell, root):
     _, producer = begin_transaction(root, "orders", TopicPartition("flights", 0))
     log = TransactionStateLog(Cluster(root).store, "orders", SYSTEM_CLOCK)
-    log.commit(lambda state: changes.commit(state, producer, [producer]))
-    log.commit(lambda state: changes.complete(state, 1))
+    log.commit(lambda state: decisions.commit(state, producer, [producer]))
+    log.commit(lambda state: decisions.complete(state, 1))
     outcome = shell("verify")
     assert outcome.status == 1
     assert "is complete in its state log, and has no marker here" in outcome.lines[0]

@@ -44,7 +44,7 @@ def file_of(cluster, broker_id, base_offset):
 def put_instead(cluster, broker_id, base_offset, records, *, leader_epoch=0):
     """Put other records in the place of a segment of a replica."""
     log = replica_of(cluster, broker_id)
-    writer = log.segment_writer(leader_epoch=leader_epoch)
+    writer = log.stager.segment_writer(leader_epoch=leader_epoch)
     writer.write(records)
     segment = writer.finish()
     path = log.files.file_path(f"{base_offset:020d}.log")
@@ -186,7 +186,7 @@ class TestFound:
         append(log_of(cluster), numbered(0, 3))
         with monkeypatch.context() as patched:
             patched.setattr(
-                "spark_log.log.local_log.leader_change_records",
+                "spark_log.log.append.segment_stager.leader_change_records",
                 lambda epoch, *more: leader_change_records(7, *more),
             )
             leave(cluster, 2)

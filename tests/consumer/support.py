@@ -15,7 +15,7 @@ from tests.waiting import wait_until
 T0 = TopicPartition("t", 0)
 THREE = [TopicPartition("three", number) for number in range(3)]
 PATIENCE_MS = 60_000
-"""Longer than anything takes that happens at all."""
+"""Maximum time that a test waits for an event."""
 
 
 class ClockWatch(SilentWatch):
@@ -115,7 +115,11 @@ class Notes(ConsumerRebalanceListener):
 
 
 def settle(shares):
-    """Let all poll until each has its number of partitions; return the partitions of each."""
+    """Poll until each consumer has its number of partitions; return the partitions of each.
+
+    Args:
+        shares: consumer → number of partitions.
+    """
     consumers = list(shares)
 
     def are_settled():

@@ -358,7 +358,7 @@ class TestListener:
         a = join(listener=notes)
         settle({a: 3})
         expire(root, a)
-        wait_until(a._runtime.membership.is_lost)  # noqa: SLF001
+        wait_until(a._runtime.group.membership.is_lost)  # noqa: SLF001
         a.close()
         assert notes.told == [("assigned", ALL), ("lost", ALL)]
 
@@ -378,7 +378,7 @@ class TestMembership:
         a = join("t", listener=notes, clock=clock, max_poll_interval_ms=60_000)
         read_values(a, 5)
         clock.advance_ms(61_000)
-        wait_until(a._runtime.membership._member.is_changed)  # noqa: SLF001
+        wait_until(a._runtime.group.membership._member.is_changed)  # noqa: SLF001
         with pytest.raises(CommitFailedError, match=r"max\.poll\.interval\.ms"):
             a.commit()
         settle({a: 1})
@@ -534,7 +534,7 @@ class TestGroupMetadata:
         before = a.group_metadata()
         b = join()
         b.poll(PATIENCE_MS / 1000)
-        wait_until(a._runtime.membership._member.is_changed)  # noqa: SLF001
+        wait_until(a._runtime.group.membership._member.is_changed)  # noqa: SLF001
         assert a.group_metadata() == before, "its commits are to be fenced as of this generation"
         settle({a: 2, b: 1})
         after = a.group_metadata()

@@ -3,6 +3,7 @@
 from itertools import count
 
 from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group import Group
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.types import TopicPartition
@@ -10,6 +11,16 @@ from spark_log.util.suppressed import SuppressedErrors
 
 SESSION_MS = 6000
 HEARTBEAT_MS = 1000
+
+
+def unowned(group: Group) -> list[TopicPartition]:
+    """The partitions of subscribed topics that no member has, sorted."""
+    every = {
+        TopicPartition(name, number)
+        for name, topic in group.topics.items()
+        for number in range(topic.partitions)
+    }
+    return sorted(every - group.owners.keys())
 
 
 def partitions(topic, *numbers):

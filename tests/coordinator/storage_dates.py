@@ -1,4 +1,4 @@
-"""A local disk whose files have last-modified times by a clock of the test."""
+"""A local disk whose files have last-modified times of a test's clock."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +7,10 @@ from spark_log.storage.local import LocalStore
 
 
 def dated_by(clock, monkeypatch):
-    """Make every local store date files by this clock, until the test ends.
+    """Let local stores date files by this clock until the test ends; return the dates by path.
 
-    A file is dated when it is first seen to be there, or to be another: those of other programs
-    when they are first looked at.
+    A file gets its date when a store puts it. A file that another program has put or replaced gets
+    it when a store first lists it or asks for its head.
     """
     dates: dict[str, tuple[int, int]] = {}
 
@@ -34,10 +34,10 @@ def dated_by(clock, monkeypatch):
 
     for name in ("put", "put_if_absent"):
         monkeypatch.setattr(LocalStore, name, dating(getattr(LocalStore, name)))
-    look, head = LocalStore.list, LocalStore.head
+    list_files, head = LocalStore.list, LocalStore.head
 
     def listed(self, *where, **options):
-        return (shown(self, file) for file in look(self, *where, **options))
+        return (shown(self, file) for file in list_files(self, *where, **options))
 
     monkeypatch.setattr(LocalStore, "list", listed)
     monkeypatch.setattr(LocalStore, "head", lambda self, path: shown(self, head(self, path)))

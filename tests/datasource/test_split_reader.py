@@ -112,6 +112,15 @@ class TestColumns:
 
 
 class TestRecords:
+    def test_tells_in_the_debug_log_what_it_reads(self, root, caplog):
+        fill(root, "t", 0, range(3))
+        (split,) = plan(root)
+        with caplog.at_level("DEBUG", logger="spark_log.datasource"):
+            list(read_split(split, ("value",), options_of(root)))
+        began, ended = [each.message for each in caplog.records if str(split) in each.message]
+        assert began.endswith("reads from offset 0, columns value, on broker 0")
+        assert ended.endswith(f"read up to offset {split.end_offset}")
+
     def test_of_many_small_segments_come_in_large_batches(self, root):
         fill(root, "t", 0, range(500), segments=50)
         (split,) = plan(root)

@@ -65,7 +65,7 @@ def expire(root):
     """Abort what is ongoing, as a reader does that has waited for ``transaction.timeout.ms``."""
     coordinator = TransactionCoordinator(Cluster(root), ID)
     coordinator.expire(coordinator.refresh().transaction)
-    coordinator.finish()
+    coordinator.complete()
 
 
 # --- commit --------------------------------------------------------------------------------------
@@ -387,7 +387,7 @@ def test_a_timeout_above_the_clusters_is_refused(root):
 
 def test_the_owners_producer_id_is_replaced_when_its_epochs_are_used_up(root, monkeypatch):
     monkeypatch.setattr("spark_log.transaction.state.LAST_EPOCH", 3)
-    monkeypatch.setattr("spark_log.transaction.changes.LAST_EPOCH", 3)
+    monkeypatch.setattr("spark_log.transaction.decisions.LAST_EPOCH", 3)
     monkeypatch.setattr("spark_log.transaction.coordinator.LAST_EPOCH", 9)
     owners = set()
     for batch_id in range(8):

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from spark_log import OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import SetTransaction
 from spark_log.errors import (
@@ -21,6 +20,7 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
+from spark_log.storage import OFFSETS_TABLE
 from spark_log.storage.local import LocalStore
 from spark_log.util.clock import ManualClock
 from tests.waiting import wait_until
@@ -29,7 +29,7 @@ P0 = TopicPartition("t", 0)
 
 
 def opened(cluster):
-    log = DeltaLog(cluster.store, DIRECTORY, cluster.clock)
+    log = DeltaLog(cluster.store, OFFSETS_TABLE, cluster.clock)
     log.refresh()
     return log
 
@@ -56,7 +56,7 @@ def test_a_version_is_made_on_the_newest_state_alone(cluster, log, caplog):
     assert (version.number, version.transactions) == (2, (SetTransaction("a", 1),))
     assert other.state.transaction("b") is None
     assert other.append(moved("b", 1), "TEST").number == 3
-    told = [each.removeprefix(f"{DIRECTORY}: ").partition(",")[0] for each in caplog.messages]
+    told = [each.removeprefix(f"{OFFSETS_TABLE}: ").partition(",")[0] for each in caplog.messages]
     assert told == [
         "read the whole state of version 1",
         "committed version 2",
@@ -70,7 +70,7 @@ def test_nothing_new_costs_one_look(cluster, log, monkeypatch):
     monkeypatch.setattr(cluster.store, "open_buffer", look)
     monkeypatch.setattr(cluster.store, "list", None)
     assert log.refresh() == []
-    folder = f"{DIRECTORY}/_delta_log"
+    folder = f"{OFFSETS_TABLE}/_delta_log"
     assert look.mock_calls == [call(f"{folder}/{2:020}.json"), call(f"{folder}/_last_checkpoint")]
 
 
@@ -83,7 +83,7 @@ def test_a_lost_answer_is_looked_up(cluster, log, monkeypatch):
 
     monkeypatch.setattr(cluster.store, "put_if_absent", lose_answer)
     with pytest.raises(AlreadyExistsError):
-        put(f"{DIRECTORY}/_delta_log/{1:020}.json", b"")
+        put(f"{OFFSETS_TABLE}/_delta_log/{1:020}.json", b"")
     attempts = []
 
     def lose_first(path, source, **options):
@@ -123,8 +123,8 @@ class TestNamesThatWereFreed:
         other = opened(cluster)
         for number in range(versions):
             other.append(moved("other", number), "TEST")
-        DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
-        folder = Path(cluster.store.directory_url(DIRECTORY), "_delta_log")
+        DeltaTable(cluster.store.directory_url(OFFSETS_TABLE)).create_checkpoint()
+        folder = Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log")
         other.list_log()  # which sets the time of the checkpoint
         for number in range(first_freed, other.state.version):
             (folder / f"{number:020}.json").unlink(missing_ok=True)
@@ -157,7 +157,7 @@ class TestNamesThatWereFreed:
         assert opened(cluster).state.transaction("a").version == 1
 
     def test_are_not_taken_by_who_makes_the_table(self, cluster, log, clock, monkeypatch):
-        new = DeltaLog(cluster.store, f"{DIRECTORY}2", clock)
+        new = DeltaLog(cluster.store, f"{OFFSETS_TABLE}2", clock)
         new.refresh()
         new.directory, new.log_directory = log.directory, log.log_directory
         self.use_and_free(cluster, 4)
@@ -171,7 +171,9 @@ class TestNamesThatWereFreed:
             log.refresh()
             number = log.state.version + 1
             other = self.use_and_free(cluster, versions)
-            void = Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{number:020}.json")
+            void = Path(
+                cluster.store.directory_url(OFFSETS_TABLE), "_delta_log", f"{number:020}.json"
+            )
             void.write_text(json.dumps(moved("void", 1)[0]))
             assert log.refresh() is None
             assert log.state.version == other.state.version
@@ -210,7 +212,7 @@ class TestNamesThatWereFreed:
         def then_checkpoint(path, source, **options):
             put(path, source, **options)
             monkeypatch.undo()
-            DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
+            DeltaTable(cluster.store.directory_url(OFFSETS_TABLE)).create_checkpoint()
             clock.advance_ms(31 * 60_000)
 
         monkeypatch.setattr(cluster.store, "put_if_absent", then_checkpoint)
@@ -223,7 +225,7 @@ class TestNamesThatWereFreed:
         """Later versions are then appended to the checkpoint."""
         other = self.use_and_free(cluster, 3)
         newest = other.state.version
-        folder = Path(cluster.store.directory_url(DIRECTORY), "_delta_log")
+        folder = Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log")
         (folder / f"{newest:020}.json").unlink()
         assert log.refresh() is None
         assert log.append(moved("a", 1), "TEST").number == newest + 1
@@ -283,7 +285,7 @@ def test_an_object_store_is_asked_once_for_what_is_new(cluster, log, clock, monk
 def test_opening_begins_with_the_checkpoint(cluster, log, monkeypatch):
     for version in range(30):
         log.append(moved("a", version), "TEST")
-    table = DeltaTable(cluster.store.directory_url(DIRECTORY))
+    table = DeltaTable(cluster.store.directory_url(OFFSETS_TABLE))
     table.create_checkpoint()
     log.append(moved("b", 7), "TEST")
     read = Mock(side_effect=cluster.store.open_buffer)
@@ -305,8 +307,8 @@ def test_a_pointer_that_is_missing_damaged_or_old_harms_nothing(cluster, log, po
     for version in range(5):
         log.append(moved("a", version), "TEST")
         if version in (0, 3):
-            DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
-    folder = Path(cluster.store.directory_url(DIRECTORY), "_delta_log")
+            DeltaTable(cluster.store.directory_url(OFFSETS_TABLE)).create_checkpoint()
+    folder = Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log")
     for version in range(4):  # cleaned up
         (folder / f"{version:020}.json").unlink()
     (folder / "_last_checkpoint").unlink()
@@ -319,7 +321,7 @@ def test_a_pointer_that_is_missing_damaged_or_old_harms_nothing(cluster, log, po
 def test_a_missing_version_is_damage_and_not_the_end(cluster, log):
     for version in range(3):
         log.append(moved("a", version), "TEST")
-    Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{3:020}.json").unlink()
+    Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log", f"{3:020}.json").unlink()
 
     with pytest.raises(StorageError, match=r"version 3 is missing, but version 4.*groups repair"):
         opened(cluster)
@@ -327,14 +329,16 @@ def test_a_missing_version_is_damage_and_not_the_end(cluster, log):
 
 @pytest.mark.parametrize("body", [b"{", b'{"add": {}}\n', b"[]\n"])
 def test_a_version_that_cannot_be_understood_is_damage(cluster, log, body):
-    Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{2:020}.json").write_bytes(body)
+    Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log", f"{2:020}.json").write_bytes(
+        body
+    )
     with pytest.raises(StorageError, match="version 2 cannot be parsed"):
         log.refresh()
 
 
 def test_a_table_that_others_made_newer_is_left_alone(cluster, log):
     action = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7}}
-    path = Path(cluster.store.directory_url(DIRECTORY), "_delta_log", f"{2:020}.json")
+    path = Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log", f"{2:020}.json")
     path.write_text(json.dumps(action))
     with pytest.raises(StorageError, match="Delta protocol 3, 7"):
         OffsetsTable(Cluster(cluster.root)).commit("g", {P0: OffsetAndMetadata(1)}, generation=1)
@@ -353,8 +357,8 @@ def test_delta_rs_reads_what_was_appended(cluster, log, clock: ManualClock):
 def test_a_checkpoint_whose_text_is_damaged_is_left_out(cluster, log):
     for version in range(3):
         log.append(moved("a", version), "TEST")
-    DeltaTable(cluster.store.directory_url(DIRECTORY)).create_checkpoint()
-    (path,) = Path(cluster.store.directory_url(DIRECTORY), "_delta_log").glob("*.parquet")
+    DeltaTable(cluster.store.directory_url(OFFSETS_TABLE)).create_checkpoint()
+    (path,) = Path(cluster.store.directory_url(OFFSETS_TABLE), "_delta_log").glob("*.parquet")
     table = pq.read_table(path)
     kept = [name for name in table.column_names if name != "txn"]
     ids = pa.StringArray.from_buffers(
@@ -386,13 +390,13 @@ def test_a_writer_that_paused_in_its_put_does_not_call_its_version_void(tmp_path
         if path.endswith("2.json"):
             pauses.append(path)
             opened(cluster).append(moved("b", 1), "TEST")
-            DeltaTable(store.directory_url(DIRECTORY)).create_checkpoint()
+            DeltaTable(store.directory_url(OFFSETS_TABLE)).create_checkpoint()
             clock.advance_ms(31 * 60_000)
             wait_until(file_system_time_has_passed)
 
     def file_system_time_has_passed():
         store.put("tick", b"")
-        checkpoint = store.head(f"{DIRECTORY}/_delta_log/_last_checkpoint")
+        checkpoint = store.head(f"{OFFSETS_TABLE}/_delta_log/_last_checkpoint")
         return store.head("tick").modified_us > checkpoint.modified_us
 
     monkeypatch.setattr(LocalStore, "_link", pause)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import ClockSkewError, OffsetOutOfRangeError
 from spark_log.log import LocalLog
@@ -30,7 +30,7 @@ def idle(store, clock):
 
 
 def rise(group):
-    return group_changes.raise_generation(group, group.generation + 1)
+    return group_decisions.raise_generation(group, group.generation + 1)
 
 
 def plain(store, directory):

@@ -22,9 +22,9 @@ class Block:
 
     Attributes:
         page: path in the project.
-        line: number of its first line; of a notebook, the number of the cell.
-        language: as the fence says; empty where it says none.
-        code: all of it.
+        line: number of its first line; in a notebook, the number of the cell.
+        language: the language of the fence; empty without one.
+        code: the code without the fence.
     """
 
     page: str
@@ -37,7 +37,7 @@ class Block:
 
 
 def pages() -> list[str]:
-    """Everything that a user reads: paths in the project."""
+    """The paths of all pages and notebooks in the project."""
     found = [
         *PROJECT.glob("*.md"),
         *PROJECT.glob("docs/**/*.md"),
@@ -47,7 +47,7 @@ def pages() -> list[str]:
 
 
 def blocks(page: str, language: str | None = None) -> list[Block]:
-    """The blocks of a page, in its order: of one language, or all."""
+    """The blocks of a page in its order; only those of a language, if it is given."""
     text = (PROJECT / page).read_text("utf-8")
     found = _cells(page, text) if page.endswith(".ipynb") else _fenced(page, text)
     return [each for each in found if language in (None, each.language)]

@@ -1,4 +1,4 @@
-"""Running notebooks: their cells, one after the other, and what they drew."""
+"""Runs notebooks cell by cell, and returns their names and their plotted lines."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def run_notebook(code: list[str]) -> dict[str, object]:
 
 
 def plotted_lag(code: list[str]) -> dict[str, list[int]]:
-    """Run the cells of ``notebooks/group_lag.ipynb``; return what its lines show, by their labels.
+    """Run the cells of ``notebooks/group_lag.ipynb``; return the values of its lines by label.
 
-    Only what can be seen counts: a line of one point has to have a marker.
+    Each line must be visible: a line of one point needs a marker.
     """
     axes = run_notebook(code)["axes"]
     assert isinstance(axes, Axes)

@@ -1,4 +1,4 @@
-"""A root that is made ill, and looked at."""
+"""A root with problems, and a doctor for it."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ DAY_MS = 24 * 3_600_000
 
 @dataclass
 class Patient:
-    """A root, and the clock of whoever looks at it."""
+    """A root, and the clock of the doctor's machine."""
 
     root: str
     clock: ManualClock

@@ -45,7 +45,7 @@ def test_one_with_a_long_timeout_is_given_its_time(patient, cluster):
 
 def test_one_that_was_decided_and_not_finished(patient, cluster, monkeypatch):
     coordinator = begin(cluster, "orders", partition=1)
-    monkeypatch.setattr(coordinator, "finish", lambda: None)
+    monkeypatch.setattr(coordinator, "complete", lambda: None)
     coordinator.expire(coordinator.state.transaction)
     assert coordinator.state.state == "PrepareAbort"
     patient.clock.advance_ms(16 * MINUTE_MS)

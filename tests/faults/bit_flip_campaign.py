@@ -29,6 +29,7 @@ from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import SparkLogError
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.log_start import move_log_start
+from spark_log.storage import OFFSETS_TABLE
 from tests.record.samples import START_US, record_batch, row
 
 GROUPS = ("first-group", "second-group")
@@ -101,7 +102,7 @@ def make(root):
 
 
 def forget_spent(cluster, root):
-    """Remove files that are no longer read: a flip in them would prove nothing."""
+    """Remove files that nothing reads any longer: a flip in them would prove nothing."""
     for topic in ("plain", "compact"):
         log = cluster.partition_log(cluster.image().topic(topic), 0)
         live = log.observe().live
@@ -110,7 +111,7 @@ def forget_spent(cluster, root):
             is_spent = path.suffix == ".log" and path.name not in names
             if is_spent or (path.suffix == ".snapshot" and int(path.stem) < live.snapshots[-1]):
                 path.unlink()
-    delta = DeltaLog(cluster.store, offsets_table.DIRECTORY, cluster.clock)
+    delta = DeltaLog(cluster.store, OFFSETS_TABLE, cluster.clock)
     delta.refresh()
     checkpoint = delta.last_checkpoint()
     for path in (root / "__consumer_offsets").glob("part-*.parquet"):
@@ -121,16 +122,16 @@ def forget_spent(cluster, root):
             path.unlink()
 
 
-# --- what is asked -------------------------------------------------------------------------------
+# --- reads ---------------------------------------------------------------------------------------
 
 
 def ask(root):
     """Return all results of reading a root by name: a value, or the class of an error."""
     offsets_table._shared_tables.forget()  # noqa: SLF001 - like a new process
-    return {name: _told(question, root) for name, question in QUESTIONS.items()}
+    return {name: _answer(question, root) for name, question in QUESTIONS.items()}
 
 
-def _told(question, root):
+def _answer(question, root):
     try:
         return question(root)
     except SparkLogError:
@@ -229,15 +230,16 @@ def main(directory, flips, seed):
             where = f"bit {bit % 8} of byte {bit // 8} of {path}"
             os.pwrite(descriptor, where.ljust(200).encode(), 0)
             (root / path).write_bytes(content)
-            said = {}
+            answers = {}
             try:
-                said = ask(str(root))
+                answers = ask(str(root))
             except Exception as error:  # any other result is a bug
                 found.append(f"{where}: {type(error).__name__}: {error}"[:300])
-            others = [each for each in said if said[each] not in (SparkLogError, right[each])]
-            found += [f"{where}: {each}: {said[each]}"[:300] for each in others]
-            is_told = SparkLogError in said.values()
-            counts["wrong" if others or not said else "refused" if is_told else "right"] += 1
+            wrong = [each for each in answers if answers[each] not in (SparkLogError, right[each])]
+            found += [f"{where}: {each}: {answers[each]}"[:300] for each in wrong]
+            is_refused = SparkLogError in answers.values()
+            outcome = "wrong" if wrong or not answers else "refused" if is_refused else "right"
+            counts[outcome] += 1
             shutil.rmtree(root)  # readers rebuild indexes and snapshots
             shutil.copytree(right_root, root)
         report[kind] = {"counts": counts, "found": found}

@@ -17,7 +17,7 @@ BROKERS = (1, 2, 3)
 _DISK_BYTES = 256 << 20
 
 Failure = Callable[[int], AbstractContextManager[None]]
-"""Lets the root of a broker fail within the context. Its data are there again after it."""
+"""Lets the root of a broker fail within the context; after that, the root has its data again."""
 
 
 class BrokerRoots(Protocol):
@@ -26,7 +26,7 @@ class BrokerRoots(Protocol):
     Attributes:
         urls: broker id → its root.
         options: broker id → its storage options.
-        failures: what can happen to a root, by name.
+        failures: the failures that can happen to a root, by name.
     """
 
     urls: Mapping[int, str]
@@ -37,7 +37,7 @@ class BrokerRoots(Protocol):
         """Let a root lose all of its data. It works afterwards."""
 
     def close(self) -> None:
-        """End what was started."""
+        """End the processes and unmount the disks that were started."""
 
 
 class Directories:
@@ -79,7 +79,7 @@ class Directories:
 class Mounts:
     """Three small disks: filled, mounted read-only, or unmounted, which leaves an empty directory.
 
-    A disk is mounted twice, so that what is on it survives that it is unmounted.
+    A disk is mounted twice, so that its files survive when one mount is removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -100,7 +100,7 @@ class Mounts:
 
     @contextmanager
     def _read_only(self, broker_id: int) -> Iterator[None]:
-        # A mount cannot be made read-only while a file is open for writing, a new one can.
+        # While a file is open for writing, only a new mount can be made read-only.
         path = self.urls[broker_id]
         self._unmount(broker_id)
         _run("mount", "--bind", "-o", "ro", str(self._disks[broker_id].path), path)
@@ -143,7 +143,7 @@ class Mounts:
 
 @contextmanager
 def _denied(path: str) -> Iterator[None]:
-    """Let a root lose its permissions, which processes without capabilities need."""
+    """Take all permissions of a root away, which a process with capabilities does not notice."""
     mode = os.stat(path).st_mode
     os.chmod(path, 0)
     try:

@@ -17,10 +17,10 @@ from typing import Any
 from spark_log.storage import Store
 from tests.faults.clock_shift import DAYS_OFF, ClockShift
 from tests.faults.managed_process import ManagedProcess
-from tests.faults.reader_process import Reader, read_until_told
-from tests.faults.rewriter import Rewriting, rewrite_until_told
+from tests.faults.reader_process import Reader, read_until_stopped
+from tests.faults.rewriter import Rewriting, rewrite_until_stopped
 from tests.faults.schedule import Schedule
-from tests.faults.writer_process import Writer, append_until_told
+from tests.faults.writer_process import Writer, append_until_stopped
 
 WRITERS = 4
 
@@ -36,7 +36,7 @@ class Campaign:
         idempotent: whether the writers are idempotent.
         delete_delay_ms: the topic's ``file.delete.delay.ms``; stops are longer than that.
         without: name of a safety rule that the writers' logs leave out.
-        clocks: wall clocks of the processes, which jump. None: the machine's clock.
+        clocks: wall clocks of the processes, which jump; empty: the machine's clock.
     """
 
     store: Store
@@ -56,8 +56,10 @@ class Campaign:
         self._everyone: list[Any] = []
         self._writers = [self._new_producer() for _ in range(WRITERS)]
         self._others = [
-            self._start(rewrite_until_told, self._rewriting()),
-            self._start(read_until_told, Reader(self.store, self._notes("reader"), self._config())),
+            self._start(rewrite_until_stopped, self._rewriting()),
+            self._start(
+                read_until_stopped, Reader(self.store, self._notes("reader"), self._config())
+            ),
         ]
         try:
             self._inject_faults(time.monotonic() + duration_s)
@@ -130,7 +132,7 @@ class Campaign:
             self._config() | {"flush_on_append": bool(producer % 2)},
             self.without,
         )
-        return self._start(append_until_told, role)
+        return self._start(append_until_stopped, role)
 
     def _rewriting(self):
         seed = self._chance.randrange(2**32)

@@ -16,19 +16,19 @@ from spark_log import Admin, NewTopic
 from tests.faults.clean_clients import (
     TOPICS,
     Role,
-    consume_until_told,
-    create_and_delete_until_told,
-    produce_until_told,
+    consume_until_stopped,
+    create_and_delete_until_stopped,
+    produce_until_stopped,
 )
-from tests.faults.clean_process import CleanRole, clean_until_told
+from tests.faults.clean_process import CleanRole, clean_until_stopped
 from tests.faults.clock_shift import DAYS_OFF, ClockShift
 from tests.faults.managed_process import ManagedProcess
 
 _PLACES = {
-    "cleaner": (clean_until_told, 2, 5),
-    "producer": (produce_until_told, 2, 2),
-    "consumer": (consume_until_told, 1, 0.5),
-    "admin": (create_and_delete_until_told, 1, 1),
+    "cleaner": (clean_until_stopped, 2, 5),
+    "producer": (produce_until_stopped, 2, 2),
+    "consumer": (consume_until_stopped, 1, 0.5),
+    "admin": (create_and_delete_until_stopped, 1, 1),
 }
 """The roles: their work, their number of processes, and their relative rate of kills."""
 
@@ -38,12 +38,12 @@ class CleanCampaign:
     """The plan of one campaign.
 
     Attributes:
-        root, storage_options: an empty root.
+        root, storage_options: an empty root, and its options.
         properties: path of the properties file with both, for the command line.
         notes: directory for the processes' notes.
         seed: determines the plan.
-        clocks: wall clocks by role and slot; with them runs one more cleaner, whose clock is right.
-            None: the machine's clock.
+        clocks: wall clocks by role and slot, besides which one more cleaner runs, with a right
+            clock; empty: the machine's clock.
         jumping: those of the clocks that jump.
     """
 

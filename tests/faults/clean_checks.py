@@ -24,7 +24,7 @@ REMOVED = {
     Anomaly.POLL_SKIP,
     Anomaly.INTERNAL_POLL_SKIP,
 }
-"""What a history shows if records are compacted or expire."""
+"""Anomalies of a history whose records are compacted or expire."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Found:
     """A record in a log, or in a history.
 
     Attributes:
-        offset: its offset; None: it was sent and not acknowledged.
+        offset: the record's offset; None if it was sent and not acknowledged.
     """
 
     offset: int | None
@@ -42,7 +42,7 @@ class Found:
 
     @classmethod
     def of(cls, noted):
-        """Return the record that a `Send` or `Polled` tells of."""
+        """Return the record of a `Send` or `Polled`."""
         name, key, value = noted.value.split()
         return cls(noted.offset, name, key, value == "null")
 
@@ -103,16 +103,16 @@ def check_commands(notes, refused=()):
     for path in notes.glob("cleaner-*"):
         slot = int(path.name.removeprefix("cleaner-").partition(".")[0])
         for status, *error in read_notes(path):
-            told = " ".join(error)
-            if slot in refused and "max.clock.skew.ms" in told:
+            stderr = " ".join(error)
+            if slot in refused and "max.clock.skew.ms" in stderr:
                 statuses["refused"] += 1
-                assert (status, told.count("error:")) == ("1", 1), told
+                assert (status, stderr.count("error:")) == ("1", 1), stderr
                 continue
             statuses[status] += 1
             assert slot not in refused or status != "0", f"cleaner {slot} has cleaned"
             # A listing was not fast enough, or the storage failed for a moment.
-            may_pass = "takes longer" in told or "try again" in told
-            assert status == "0" or (status == "1" and may_pass), told
+            may_pass = "takes longer" in stderr or "try again" in stderr
+            assert status == "0" or (status == "1" and may_pass), stderr
     return statuses
 
 
@@ -134,14 +134,14 @@ def _check_dictionary(found, sent, placed, *, keeps_tombstones):
     last = {}
     for name, offset in sorted(placed.items(), key=lambda pair: pair[1]):
         last[sent[name].key] = offset, name
-    untold: dict[Any, list[bool]] = {}
+    unacknowledged: dict[Any, list[bool]] = {}
     for name in sent.keys() - placed.keys():
-        untold.setdefault(sent[name].key, []).append(sent[name].is_tombstone)
+        unacknowledged.setdefault(sent[name].key, []).append(sent[name].is_tombstone)
     for key, (offset, name) in last.items():
         have = table.get(key)
         if have is None:
             assert not keeps_tombstones, f"{name}, the last of {key}, is gone"
-            assert sent[name].is_tombstone or any(untold.get(key, ())), (
+            assert sent[name].is_tombstone or any(unacknowledged.get(key, ())), (
                 f"{name}, no tombstone, is gone"
             )
         elif have.name != name:
@@ -150,7 +150,7 @@ def _check_dictionary(found, sent, placed, *, keeps_tombstones):
 
 
 def _check_seen(topic, reads, consumer, found):
-    """Check that a consumer that read a topic to its end saw what is there."""
+    """Check that a consumer that read a topic to its end saw all records that are still there."""
     seen = list(map(Found.of, polled(reads)))
     offsets = {each.offset for each in seen}
     there = {each.offset: each for each in found}

@@ -1,8 +1,8 @@
 """Client processes on a root that is cleaned: producers, a consumer, and one that deletes topics.
 
 Every record has a name, ``<slot>.<life>.<number>``: the replacement of a killed producer has the
-same slot and keys, and the next life. The name is the value, or a header if the value is null. The
-clients of a topic note their operations in files of that topic, with the records as `text_of` them.
+same slot and keys, and the next life. The name is the value, or a header if the value is null. A
+client notes its operations in one file per topic; `text_of` makes the text of a record.
 """
 
 import random
@@ -64,7 +64,7 @@ class Role:
 
 
 def text_of(name, key, is_tombstone):
-    """Return what a record of a topic says, as a value of a history."""
+    """Return the text of a record, which is its value in a history."""
     return f"{name} {key} {'null' if is_tombstone else 'value'}"
 
 
@@ -73,14 +73,14 @@ def notes_by_topic(role: Role, stack: ExitStack):
     return {topic: stack.enter_context(OperationNotes(f"{role.notes}.{topic}")) for topic in TOPICS}
 
 
-def produce_until_told(role: Role, told: Connection):
+def produce_until_stopped(role: Role, orders: Connection):
     """Repeatedly send a few records to each topic, and wait for their acknowledgements."""
     chance = random.Random(f"{role.slot}.{role.life}")
     number = 0
     with ExitStack() as stack:
         notes = notes_by_topic(role, stack)
         producer = stack.enter_context(Producer(role.root, storage_options=role.storage_options))
-        while not told.poll(_SEND_PAUSE_S):
+        while not orders.poll(_SEND_PAUSE_S):
             sent = []
             for topic in TOPICS:
                 for _ in range(chance.randint(1, _MAX_RECORDS)):
@@ -101,8 +101,8 @@ def produce_until_told(role: Role, told: Connection):
                 notes[topic].acknowledge(operation, [future.result().offset])
 
 
-def consume_until_told(role: Role, told: Connection):
-    """Read all topics from their start; when told to end, read up to their ends, and end."""
+def consume_until_stopped(role: Role, orders: Connection):
+    """Read all topics from their start; when the pipe is closed, read up to their ends, and end."""
     partitions = [TopicPartition(topic, 0) for topic in TOPICS]
     with (
         ExitStack() as stack,
@@ -116,7 +116,7 @@ def consume_until_told(role: Role, told: Connection):
             notes[each.topic].assign([each], 0)
         ends = None
         while True:
-            if ends is None and told.poll():
+            if ends is None and orders.poll():
                 ends = consumer.end_offsets(partitions)
             try:
                 found = consumer.poll(_POLL_MS)
@@ -135,15 +135,15 @@ def _text_of(record):
     return text_of(record.headers[0][1].decode(), record.key.decode(), record.value is None)
 
 
-def create_and_delete_until_told(role: Role, told: Connection):
-    """Delete the last process's topic; then repeatedly create a topic, append, and delete it."""
+def create_and_delete_until_stopped(role: Role, orders: Connection):
+    """Delete topics that a killed process left; then repeatedly create, fill and delete a topic."""
     admin = Admin(role.root, storage_options=role.storage_options)
     left = [topic for topic in admin.list_topics() if topic not in TOPICS]
     if left:
         admin.delete_topics(left)
     number = 0
     with Notes(role.notes) as notes:
-        while not told.poll(_SEND_PAUSE_S):
+        while not orders.poll(_SEND_PAUSE_S):
             topic = f"passing-{role.life}-{number}"
             number += 1
             admin.create_topics([NewTopic(topic, 2, topic_configs=_SMALL)])

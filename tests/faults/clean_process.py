@@ -19,10 +19,10 @@ class CleanRole:
     notes: str
 
 
-def clean_until_told(role: CleanRole, told: Connection):
+def clean_until_stopped(role: CleanRole, orders: Connection):
     """Run the command until the other end of the pipe is closed, and note its exit statuses."""
     with Notes(role.notes) as notes:
-        while not told.poll(_PAUSE_S):
+        while not orders.poll(_PAUSE_S):
             status, _, error = run("clean", "--all-topics", "--json", "--config", role.properties)
             notes.write(status, error.replace("\n", " "))
 

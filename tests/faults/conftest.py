@@ -1,4 +1,4 @@
-"""Where the processes of a fault test find their root: on a local disk, or on an object store."""
+"""The root of a fault test's processes: on a local disk, or on an object store."""
 
 import pytest
 

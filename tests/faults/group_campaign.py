@@ -14,10 +14,11 @@ from pathlib import Path
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.coordinator import OffsetsTable
-from spark_log.coordinator.group.changes import subscribed_topics
+from spark_log.coordinator.group.group_decisions import subscribed_topics
 from spark_log.types import TopicPartition
+from tests.coordinator.group_support import unowned
 from tests.faults.clock_shift import ClockShift
-from tests.faults.group_checks import read_told, reckon_group, unbalanced
+from tests.faults.group_checks import read_member_notes, reckon_group, unbalanced
 from tests.faults.group_history import GroupHistory, committed_rows
 from tests.faults.group_member_process import GROUP
 from tests.faults.group_processes import (
@@ -40,7 +41,7 @@ _LEAST_MEMBERS = 3
 _PRODUCERS = 2
 _TOPICS = {"chaos-a": 8, "chaos-b": 4}
 _GROWTH = 3
-"""Maximum number of partitions of each topic."""
+"""Maximum number of partitions that are added to each topic."""
 
 _ASSIGNORS = (["range"], ["roundrobin"], ["sticky"], ["cooperative-sticky"])
 _BOTH = (("^chaos-",), tuple(_TOPICS))
@@ -118,7 +119,9 @@ class GroupCampaign:
         return {
             "members starved": self._processes.starved,
             **reckon_group(
-                read_told(path for path in sorted(self.notes.glob("member-*")) if not path.suffix),
+                read_member_notes(
+                    path for path in sorted(self.notes.glob("member-*")) if not path.suffix
+                ),
                 read_operations(self.notes),
                 {tp: self._values(log) for tp, log in self._logs().items()},
                 self._history.groups(),
@@ -274,7 +277,7 @@ class GroupCampaign:
         processes.kill(self._one())
         with MachineSpeed(self._cluster.store) as speed:
             processes.let_producers_end()
-            processes.wait_for(self._is_at_rest, "what the last one had is not shared out")
+            processes.wait_for(self._is_at_rest, "the killed member's partitions have no owner")
             processes.say("everything is shared out again", is_change=False)
             processes.wait_for(self._is_handled, "not everything is handled")
             self.settled_s = time.monotonic() - processes.changed_s
@@ -292,7 +295,7 @@ class GroupCampaign:
         return (
             sorted(member.client_id for member in group.members.values()) == names
             and group.state == "Stable"
-            and not any(group.unowned())
+            and not unowned(group)
             and {name: topic.partitions for name, topic in group.topics.items()} == self._sizes
         )
 
@@ -311,8 +314,8 @@ class GroupCampaign:
         """Whether, in addition, the committed offsets are the partitions' end offsets."""
         ends = {named: log.observe().log_end_offset for named, log in self._logs().items()}
         committed = self._table.fetch(GROUP)
-        stands = {named: committed[named].offset if named in committed else 0 for named in ends}
-        return stands == ends and self._is_at_rest()
+        offsets = {named: committed[named].offset if named in committed else 0 for named in ends}
+        return offsets == ends and self._is_at_rest()
 
     # --- helpers ----------------------------------------------------------------------------------
 

@@ -7,17 +7,19 @@ from itertools import accumulate
 from typing import Any
 
 from spark_log.types import TopicPartition
+from tests.coordinator.group_support import unowned
 from tests.faults.notes import read_notes
 from tests.faults.operation_notes import check_operations, read_of_log, sends
 
 
 @dataclass(frozen=True)
-class Taken:
+class PolledRange:
     """The records of one partition that a poll returned to a member.
 
     Attributes:
         process: the process that noted it.
         generation: the generation that the member knew.
+        member_id: the member's id.
         partition: the records' partition.
         first: offset of the first record.
         last: offset of the last record.
@@ -34,7 +36,7 @@ class Taken:
 
 
 @dataclass
-class Told:
+class MemberNotes:
     """The notes of all members.
 
     Attributes:
@@ -42,20 +44,20 @@ class Told:
         outcomes: the outcomes of their commits, by commit id.
     """
 
-    taken: list[Taken]
+    taken: list[PolledRange]
     outcomes: dict[str, str]
 
 
-def read_told(paths):
+def read_member_notes(paths):
     """Read the notes of the members."""
-    taken: dict[Any, Taken] = {}
+    taken: dict[Any, PolledRange] = {}
     outcomes: dict[Any, Any] = {}
     for path in paths:
         for kind, *fields in read_notes(path):
             if kind in ("took", "handled"):
                 generation, member_id, topic, partition, first, last = fields
                 key = path.name, *fields
-                taken[key] = Taken(
+                taken[key] = PolledRange(
                     path.name,
                     int(generation),
                     member_id,
@@ -66,37 +68,37 @@ def read_told(paths):
                 )
             elif kind in ("committed", "refused", "unknown"):
                 outcomes[fields[0]] = kind
-    return Told(list(taken.values()), outcomes)
+    return MemberNotes(list(taken.values()), outcomes)
 
 
-def reckon_group(told, operations, topics, groups, rows):
+def reckon_group(notes, operations, topics, groups, rows):
     """Check all guarantees, and return counts.
 
     Args:
-        told: the members' notes.
+        notes: the members' notes.
         operations: the history of producers and members.
         topics: the offsets and values of each partition.
         groups: the `Group` of each generation.
         rows: the `Row` of each committed offset, in the order of the commits.
     """
     check_operations([*operations, *(read_of_log(*each) for each in topics.items())])
-    check_one_owner(told.taken, groups)
+    check_one_owner(notes.taken, groups)
     check_positions(rows)
-    check_commits(told, rows, groups)
-    check_nothing_again(told.taken, rows)
-    check_all_handled(told.taken, operations)
+    check_commits(notes, rows, groups)
+    check_nothing_again(notes.taken, rows)
+    check_all_handled(notes.taken, operations)
     return {
         "records": sum(map(len, topics.values())),
-        "handled": sum(each.last - each.first + 1 for each in told.taken if each.is_handled),
+        "handled": sum(each.last - each.first + 1 for each in notes.taken if each.is_handled),
         "generations": len(groups),
         "positions": len(rows),
-        **Counter(f"commits {outcome}" for outcome in told.outcomes.values()),
+        **Counter(f"commits {outcome}" for outcome in notes.outcomes.values()),
     }
 
 
 def check_one_owner(taken, groups):
     """No two members got records of one partition in the same generation."""
-    owners: dict[Any, Taken] = {}
+    owners: dict[Any, PolledRange] = {}
     for each in taken:
         key = each.generation, each.partition
         other = owners.setdefault(key, each)
@@ -120,25 +122,25 @@ def check_positions(rows):
             latest[row.partition] = row
 
 
-def check_commits(told, rows, groups):
+def check_commits(notes, rows, groups):
     """A committing member owns the partition and has handled it; a refused commit has no effect.
 
     An automatic commit may be of the offset at which the member began.
     """
-    stood: dict[Any, int] = {}
+    positions: dict[Any, int] = {}
     ends = {
-        (each.member_id, each.partition, each.last + 1) for each in told.taken if each.is_handled
+        (each.member_id, each.partition, each.last + 1) for each in notes.taken if each.is_handled
     }
     for row in rows:
         member = groups[row.generation].members.get(row.member_id)
         assert member is not None, f"no member of that generation: {row}"
         assert row.partition in member.held, f"not its partition: {row}"
         key = row.member_id, row.partition, row.offset
-        is_beginning = row.offset == stood.get(row.partition, 0)
+        is_beginning = row.offset == positions.get(row.partition, 0)
         assert is_beginning or key in ends, f"committed and not handled: {row}"
-        stood[row.partition] = row.offset
+        positions[row.partition] = row.offset
     there = {row.name for row in rows}
-    for name, outcome in told.outcomes.items():
+    for name, outcome in notes.outcomes.items():
         if outcome == "committed":
             assert name in there, f"commit {name} was acknowledged, and is not there"
         elif outcome == "refused":
@@ -181,7 +183,7 @@ def unbalanced(group):
     """Return what is wrong with a group whose members subscribe to the same topics, or None."""
     if group.state != "Stable":
         return f"it is {group.state}"
-    if missing := list(group.unowned()):
+    if missing := unowned(group):
         return f"nobody has {missing}"
     # The range assignor balances each topic, the others balance all topics together.
     parts = [{name} for name in group.topics] if group.protocol == "range" else [set(group.topics)]

@@ -11,9 +11,10 @@ from pyarrow import ipc
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import from_json
-from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
+from spark_log.coordinator.offsets.store import APP_PREFIX
 from spark_log.errors import NotFoundError
 from spark_log.log.files.file_names import SegmentName
+from spark_log.storage import OFFSETS_TABLE
 from spark_log.types import TopicPartition
 
 
@@ -92,7 +93,7 @@ class Row:
 def committed_rows(store, group_id):
     """Return a group's rows in the order in which they were committed."""
     found, fence = [], -1
-    log = f"{DIRECTORY}/_delta_log"
+    log = f"{OFFSETS_TABLE}/_delta_log"
     names = [file.name for file in store.list(log)]
     for name in sorted(each for each in names if each.endswith(".json") and each[0].isdigit()):
         lines = store.open_buffer(f"{log}/{name}").to_pybytes().splitlines()
@@ -103,7 +104,7 @@ def committed_rows(store, group_id):
         for add in added:
             if not add["dataChange"]:
                 continue
-            data = store.open_buffer(f"{DIRECTORY}/{add['path']}")
+            data = store.open_buffer(f"{OFFSETS_TABLE}/{add['path']}")
             for row in pq.read_table(pa.BufferReader(data)).to_pylist():
                 if row["group"] == group_id:
                     found.append(

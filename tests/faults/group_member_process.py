@@ -65,7 +65,7 @@ class MemberRole:
     without: str | None = None
 
 
-def consume_until_told(role: MemberRole, told: Connection):
+def consume_until_stopped(role: MemberRole, orders: Connection):
     """Consume, carry out the orders from the pipe, and leave the group when it is closed."""
     sys.stderr = open(f"{role.notes}.stderr", "w", buffering=1)  # noqa: SIM115 - until it ends
     os.dup2(sys.stderr.fileno(), 2)
@@ -75,7 +75,7 @@ def consume_until_told(role: MemberRole, told: Connection):
     )
     with Notes(role.notes) as notes, OperationNotes(role.notes) as operations:
         process = LEAVE_OUT[role.without] if role.without else GroupProcess
-        member = process(role, notes, operations, told)
+        member = process(role, notes, operations, orders)
         try:
             while member.obeys():
                 member.step()
@@ -87,13 +87,13 @@ def consume_until_told(role: MemberRole, told: Connection):
 
 
 class GroupProcess(ConsumerRebalanceListener):
-    """Polls, handles and commits; its methods for orders have their names."""
+    """Polls, handles and commits; carries out an order by the method ``_<name of the order>``."""
 
-    def __init__(self, role, notes, operations, told):
+    def __init__(self, role, notes, operations, orders):
         self._role = role
         self._notes = notes
         self._operations = operations
-        self._told = told
+        self._orders = orders
         self._hesitates = False
         self._chance = random.Random(role.name)
         self._consumer = Consumer(
@@ -112,7 +112,7 @@ class GroupProcess(ConsumerRebalanceListener):
 
     def obeys(self):
         """Carry out orders; return False when the pipe is closed."""
-        while self._told.poll():
+        while self._orders.poll():
             if self._obey() is None:
                 return False
         return True
@@ -159,7 +159,7 @@ class GroupProcess(ConsumerRebalanceListener):
     def _obey(self):
         """Wait for an order, carry it out, and return its name; None: the pipe is closed."""
         try:
-            order, *arguments = self._told.recv()
+            order, *arguments = self._orders.recv()
         except EOFError:
             return None
         getattr(self, f"_{order}")(*arguments)
@@ -186,7 +186,7 @@ class GroupProcess(ConsumerRebalanceListener):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _place(self):
-        """Return generation and member id that the poll was made with."""
+        """Return the generation and the member id of the last poll."""
         metadata = self._consumer.group_metadata()
         return (metadata.generation_id, metadata.member_id)
 
@@ -239,20 +239,20 @@ def _outcome(error):
 
 
 class UnfencedCommits(MemberCommits[Any]):
-    """Commits in the newest generation, whoever has begun it."""
+    """Commits in the newest generation, even if the member is not in it."""
 
     def commit(self, offsets, topic_ids):
         with suppress(UnknownMemberIdError):  # then it uses the last known generation
-            self.told = self._status()
+            self.status = self._status()
         table: Any = self._table
         for _ in range(100):
-            generation = max(self.told.generation, table.generation(self._group_id))
+            generation = max(self.status.generation, table.generation(self._group_id))
             with suppress(IllegalGenerationError):
                 table.commit(
                     self._group_id,
                     offsets,
                     generation=generation,
-                    member_id=self.told.member_id,
+                    member_id=self.status.member_id,
                     topic_ids=topic_ids,
                 )
                 return
@@ -261,8 +261,8 @@ class UnfencedCommits(MemberCommits[Any]):
 class CommitsWithoutFence(GroupProcess):
     """Commits what it has handled, in the newest generation."""
 
-    def __init__(self, role, notes, operations, told):
-        super().__init__(role, notes, operations, told)
+    def __init__(self, role, notes, operations, orders):
+        super().__init__(role, notes, operations, orders)
 
         patch.object(MemberCommits, "commit", UnfencedCommits.commit).start()
 
@@ -284,7 +284,7 @@ class NeverRejoins(GroupProcess):
     """Never notices that it is no longer a member."""
 
     def step(self):
-        member = self._consumer._runtime.membership  # noqa: SLF001 - leaves a rule out
+        member = self._consumer._runtime.group.membership  # noqa: SLF001 - leaves a rule out
         assert isinstance(member, GroupMembership)
         try:
             if member._member is not None:  # noqa: SLF001

@@ -9,8 +9,8 @@ from contextlib import suppress
 from multiprocessing.connection import wait
 
 from tests.faults.fast_clock import SPEED
-from tests.faults.group_member_process import MemberRole, consume_until_told
-from tests.faults.group_producer_process import ProducerRole, produce_until_told
+from tests.faults.group_member_process import MemberRole, consume_until_stopped
+from tests.faults.group_producer_process import ProducerRole, produce_until_stopped
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
 
@@ -32,7 +32,7 @@ class GroupProcesses:
 
     Attributes:
         live: processes that should be members; they may be stopped.
-        going: processes that were told to end or were replaced, and end by themselves.
+        going: processes that have to end, or were replaced; they end by themselves.
         steps: lines of the events, with their times in seconds.
         starved: number of members that the group expired although they ran.
         changed_s: monotonic time of the last event that changes the group.
@@ -63,7 +63,7 @@ class GroupProcesses:
         self._producers = []
         self._numbers = 0
 
-    # --- what is done to them ---------------------------------------------------------------------
+    # --- members ----------------------------------------------------------------------------------
 
     def start(self, topics, commits, instance_id=None):
         """Start a member with these topics and kind of commits; static if it has an id."""
@@ -80,7 +80,7 @@ class GroupProcesses:
             {**self._settings, **static},
             self._without,
         )
-        running = ManagedProcess.start(consume_until_told, role, self._clock(self._numbers))
+        running = ManagedProcess.start(consume_until_stopped, role, self._clock(self._numbers))
         self.live.append(running)
         self.say(f"started{'' if instance_id is None else ' as ' + instance_id}", running)
 
@@ -93,7 +93,7 @@ class GroupProcesses:
 
     def let_leave(self, victim):
         """Let a member close its consumer, and end."""
-        self.say("told to leave", victim)
+        self.say("has to leave", victim)
         victim.let_end()
         self.dismiss(victim)
 
@@ -115,7 +115,7 @@ class GroupProcesses:
 
     def tell(self, victim, order, *arguments):
         """Send an order to a member; the methods of `GroupProcess` are the orders."""
-        self.say(f"is told: {order} {' '.join(map(str, arguments))}", victim)
+        self.say(f"order: {order} {' '.join(map(str, arguments))}", victim)
         with suppress(BrokenPipeError):  # it was killed
             if not victim.pipe.closed:
                 victim.tell(order, *arguments)
@@ -139,7 +139,7 @@ class GroupProcesses:
         notes = str(self._notes / name)
         role = ProducerRole(self._root, self._storage_options, name, notes, topics)
         clock = self._clock(number)
-        self._producers.append(ManagedProcess.start(produce_until_told, role, clock))
+        self._producers.append(ManagedProcess.start(produce_until_stopped, role, clock))
 
     def _clock(self, number):
         return self._clocks[number % len(self._clocks)] if self._clocks else None

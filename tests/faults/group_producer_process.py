@@ -23,7 +23,7 @@ class ProducerRole:
     topics: tuple[str, ...]
 
 
-def produce_until_told(role: ProducerRole, told: Connection):
+def produce_until_stopped(role: ProducerRole, orders: Connection):
     """Repeatedly send records to some partitions, and wait for their acknowledgements."""
     chance = random.Random(role.name)
     number = 0
@@ -31,7 +31,7 @@ def produce_until_told(role: ProducerRole, told: Connection):
         OperationNotes(role.notes) as notes,
         Producer(role.root, storage_options=role.storage_options) as producer,
     ):
-        while not told.poll(_PAUSE_S):
+        while not orders.poll(_PAUSE_S):
             sent = []
             for _ in range(_PARTITIONS_AT_ONCE):
                 topic = chance.choice(role.topics)

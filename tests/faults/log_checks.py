@@ -34,7 +34,7 @@ def _check_order(there):
     for record in there:
         producer, epoch, number = map(int, record.split("."))
         was_epoch, was_number = latest.get(producer, (-1, -1))
-        assert epoch >= was_epoch, f"{record} stands behind a record of epoch {was_epoch}"
+        assert epoch >= was_epoch, f"{record} follows a record of epoch {was_epoch}"
         due = was_number + 1 if epoch == was_epoch else 0
-        assert number == due, f"{record} stands where number {due} is due"
+        assert number == due, f"{record} is in the place of number {due}"
         latest[producer] = epoch, number

@@ -1,4 +1,4 @@
-"""A process that works until it is told to end, and can be stopped and killed."""
+"""A process that works until its pipe is closed, and can be stopped and killed."""
 
 import multiprocessing
 import os
@@ -63,11 +63,11 @@ class ManagedProcess:
             clock: a `ClockShift` for its wall clock; None: the machine's clock.
         """
         _start_server()
-        told, pipe = _PROCESSES.Pipe(duplex=False)
+        its_end, pipe = _PROCESSES.Pipe(duplex=False)
         path = None if clock is None else clock.path
-        process = _PROCESSES.Process(target=_run, args=(function, role, told, path), daemon=True)
+        process = _PROCESSES.Process(target=_run, args=(function, role, its_end, path), daemon=True)
         process.start()
-        told.close()
+        its_end.close()
         return cls(process, pipe, role)
 
     def signal(self, number):
@@ -126,7 +126,7 @@ def _environment(more):
                 os.environ[name] = value
 
 
-def _run(function, role, told, clock_path):
+def _run(function, role, orders, clock_path):
     if clock_path is not None:
         shift_this_process(clock_path)
-    function(role, told)
+    function(role, orders)

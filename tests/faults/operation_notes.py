@@ -56,7 +56,7 @@ class OperationNotes:
         self._end(replace(operation, outcome=Outcome.ABORTED))
 
     def begin_transaction(self, polled, sends):
-        """Note that a transaction is about to send these, of what a poll returned before."""
+        """Note that a transaction is about to send records made of polled ones."""
         return self._note((Poll(tuple(polled)), *sends), Outcome.UNKNOWN, is_transaction=True)
 
     def end_transaction(self, operation):
@@ -65,8 +65,8 @@ class OperationNotes:
         self._writer.note(ending)
         return ending
 
-    def ended(self, operation, outcome):
-        """Note how a transaction ended."""
+    def note_end(self, operation, outcome):
+        """Note the outcome of a transaction."""
         self._end(replace(operation, outcome=outcome))
 
     def poll(self, *records):
@@ -123,7 +123,7 @@ def sends(operations: Iterable[Operation]) -> list[Send]:
 def read_of_log(
     topic_partition: TopicPartition, records: Iterable[tuple[int, str]], start: int = 0
 ) -> Operation:
-    """Return the reading of a whole log, as an operation of a client that the test is itself."""
+    """Return the test's own reading of a whole log as an operation."""
     polled = tuple(Polled(topic_partition, offset, value) for offset, value in records)
     actions = Assign(((topic_partition, start),)), Poll(polled)
     return Operation(f"log of {topic_partition}", 0, actions, Outcome.COMMITTED)

@@ -28,7 +28,7 @@ class Reader:
     log_config: dict[str, Any]
 
 
-def read_until_told(reader: Reader, stop: Connection):
+def read_until_stopped(reader: Reader, stop: Connection):
     """Follow the log; when the pipe is closed, read up to the log's end, and end."""
 
     def new_log():

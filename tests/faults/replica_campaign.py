@@ -19,14 +19,14 @@ from tests.faults.replica_process import (
     REQUEST_TIMEOUT_MS,
     TOPIC,
     ReplicaRole,
-    control_until_told,
-    read_until_told,
-    write_until_told,
+    control_until_stopped,
+    read_until_stopped,
+    write_until_stopped,
 )
 from tests.waiting import wait_until
 
-_LOG = logging.getLogger(__name__)
-_LOG.setLevel(logging.INFO)
+_log = logging.getLogger(__name__)
+_log.setLevel(logging.INFO)
 
 _CLUSTER_CONFIG = {
     "replica.lag.time.max.ms": 2_000,
@@ -40,20 +40,20 @@ _TOPIC_CONFIG = {
 
 
 class Campaign:
-    """Two writers, a reader and a controller of a topic on three brokers, and what they suffer.
+    """Two writers, a reader and a controller of a topic on three brokers, and their faults.
 
-    One root fails at a time. All replicas are in sync again before the next one does.
+    One root fails at a time. All replicas are in sync again before the next root fails.
     """
 
     def __init__(self, folder, roots, seed, acks=("all", "all")):
         """Create the topic, and start all processes.
 
         Args:
-            folder: for the cluster's root and the notes.
-            roots: `BrokerRoots`.
-            seed: of the plan.
-            acks: of each writer. If a writer does not wait for all in-sync replicas, leaders fail
-                while they have records that the others lack.
+            folder: directory for the cluster's root and the notes.
+            roots: the brokers' `BrokerRoots`.
+            seed: determines the plan.
+            acks: the ``acks`` of each writer. If a writer does not wait for all in-sync replicas,
+                leaders fail while they have records that the others lack.
         """
         self.root = str(folder / "cluster")
         self.roots = roots
@@ -74,16 +74,16 @@ class Campaign:
             )
             admin.create_topics([topic])
         self._leaves_behind = set(acks) != {"all"}
-        self._workers = [self._start(write_until_told, each) for each in acks]
-        self._workers.append(self._start(control_until_told))
-        self._start(read_until_told)
+        self._workers = [self._start(write_until_stopped, each) for each in acks]
+        self._workers.append(self._start(control_until_stopped))
+        self._start(read_until_stopped)
 
     def run(self, faults, *, while_they_write=False):
-        """Let one thing happen after the other; return when all processes have ended.
+        """Inject one fault after the other; return when all processes have ended.
 
         Args:
-            faults: number of things that happen; 0: each kind once.
-            while_they_write: let only roots fail, in the middle of what the writers do.
+            faults: number of faults; 0: each kind once.
+            while_they_write: let only roots fail, while the writers append.
         """
         kinds = self._kinds()
         if while_they_write:
@@ -93,7 +93,7 @@ class Campaign:
         try:
             self._go_on()
             for number, (name, hit) in enumerate(plan):
-                _LOG.info("fault %d of %d: %s", number + 1, faults, name)
+                _log.info("fault %d of %d: %s", number + 1, faults, name)
                 hit()
                 self.done[name] += 1
                 self._bring_back()
@@ -116,16 +116,16 @@ class Campaign:
             self.root, broker_options=self.roots.options, request_timeout_ms=REQUEST_TIMEOUT_MS
         )
 
-    # --- what happens ----------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------
 
     def _kinds(self):
-        """Return everything that may happen, by name."""
+        """Return all kinds of faults: name and function."""
         kinds = [("process killed", self._kill), ("emptied", self._empty)]
         for name in self.roots.failures:
             kinds += [
                 (name, partial(self._fail, name)),
                 (f"{name} briefly", partial(self._fail_briefly, name)),
-                (f"{name}, then emptied", partial(self._fail_for_ever, name)),
+                (f"{name}, then emptied", partial(self._fail_forever, name)),
                 (f"{name} while they write", partial(self._fail_under_writers, name)),
             ]
             if self._leaves_behind:
@@ -133,7 +133,7 @@ class Campaign:
         return kinds
 
     def _plan(self, kinds, faults):
-        """Return what happens: each kind before any of them is repeated, in an order by chance."""
+        """Return the faults in a random order that repeats a kind only after all others."""
         plan: list[tuple[str, Callable[[], None]]] = []
         while len(plan) < faults:
             plan += self._chance.sample(kinds, len(kinds))
@@ -150,22 +150,22 @@ class Campaign:
             pass
 
     def _fail_under_writers(self, name):
-        """Let a root fail in the middle of what its writers do."""
+        """Let a root fail while its writers append."""
         broker_id = self._chance.choice(BROKERS)
         with self.roots.failures[name](broker_id):
             self._go_on()
             wait_until(lambda: not self._is_in_sync(broker_id), "the root that fails stays in sync")
 
-    def _fail_for_ever(self, name, broker_id=None):
+    def _fail_forever(self, name, broker_id=None):
         """Let a root fail, and register it again without its data."""
         with self._failing(name, broker_id) as failed:
             self._fence(failed)
         self._register_empty(failed)
 
     def _fail_leader(self, name):
-        """Let a leader's root fail for ever in the middle of what its writers do."""
+        """Let a leader's root fail forever while its writers append."""
         partition = self._chance.randrange(PARTITIONS)
-        self._fail_for_ever(name, self.cluster().topic(TOPIC).partitions[partition].leader)
+        self._fail_forever(name, self.cluster().topic(TOPIC).partitions[partition].leader)
 
     def _empty(self):
         """Let a root lose its data under its writers and readers."""
@@ -219,16 +219,16 @@ class Campaign:
                     admin.fence_broker(broker_id)
                     admin.register_broker(broker_id, self.roots.urls[broker_id])
             except InvalidRootError as error:  # a late put of a writer that is not up to date
-                _LOG.info("%s", error)
+                _log.info("%s", error)
                 return False
             except DuplicateBrokerRegistrationError as error:  # a late decision of the controller
-                _LOG.info("%s", error)
+                _log.info("%s", error)
                 return False
             return True
 
         wait_until(is_registered, "an empty root cannot be registered")
 
-    # --- what has to go on -----------------------------------------------------------------------
+    # --- progress --------------------------------------------------------------------------------
 
     def _bring_back(self):
         """Replicate until all replicas are in sync. The controller does so at the same time."""
@@ -238,7 +238,7 @@ class Campaign:
             missing = out_of_sync_replicas(cluster.image())
             for each in ClusterRecovery(cluster).run(missing):
                 if each.error is not None:
-                    _LOG.info("%s: %s", each.replica, each.error)
+                    _log.info("%s: %s", each.replica, each.error)
             return not out_of_sync_replicas(cluster.image())
 
         wait_until(all_are_in_sync, "a replica does not come back")

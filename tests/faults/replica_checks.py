@@ -1,4 +1,4 @@
-"""What holds after roots of a replicated topic failed: checks of the notes and of all replicas."""
+"""Checks of the notes and of all replicas after roots of a replicated topic have failed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
@@ -19,7 +19,7 @@ from tests.faults.replica_process import PARTITIONS, TOPIC
 
 
 class LoggedRecord(NamedTuple):
-    """A record as it stands in a log.
+    """A record of a log.
 
     Attributes:
         offset: its offset.
@@ -38,10 +38,9 @@ Logs = Mapping[TopicPartition, list[LoggedRecord]]
 def check(campaign) -> Counter[str]:
     """Check the replicas and what readers saw against the writers' notes; return counts.
 
-    All replicas have the same records. Records that all in-sync replicas had when they were
-    acknowledged (``acks=all``) are there, once; what has failed is not there. Of others, only those
-    are lost that `check_lost` allows, and some may be there twice: without idempotence a retry
-    repeats what may be there.
+    All replicas have the same records. Each record that was acknowledged with ``acks=all`` is there
+    once, and no record whose append failed is there. Other acknowledged records may be lost as
+    `check_lost` allows, or be there twice, since a retry without idempotence may repeat a record.
     """
     logs = read_logs(campaign)
     operations = read_operations(campaign.notes)
@@ -62,7 +61,7 @@ def check(campaign) -> Counter[str]:
 
 
 def read_logs(campaign) -> Logs:
-    """Return the records of each partition, which all replicas have."""
+    """Return the records of each partition; assert that all replicas have the same."""
     cluster = campaign.cluster()
     topic = cluster.topic(TOPIC)
     logs = {}
@@ -88,25 +87,25 @@ def check_repeated(logs: Logs, writers: Set[str]) -> bool:
     counts = Counter(each.value for records in logs.values() for each in records)
     repeated = {value for value, count in counts.items() if count > 1}
     others = {value for value in repeated if value.rpartition(".")[0] not in writers}
-    assert not others, f"are in the log twice: {sorted(others)}"
+    assert not others, f"values that are in the log twice: {sorted(others)}"
     return bool(repeated)
 
 
 def check_lost(operations: Iterable[Operation], lost: Set[str], logs: Logs) -> None:
     """Check that records are lost only where ``acks=1`` allows it.
 
-    The leader alone had them when it failed. So the writer's next record is of a later leader epoch
-    than the one before those that are lost, and nobody has read them. Their number has no limit: a
-    leader that loses its files under a writer may go unnoticed for a while.
+    Only the leader had them when it failed. Nobody has read them, and the writer's next record has
+    a later leader epoch than its last record before them. Their number has no limit, since it may
+    take a while until someone notices that a leader has lost its files.
 
     Args:
-        operations: of all clients.
-        lost: values that were acknowledged, and are lost. Each value was sent once.
+        operations: the operations of all clients.
+        lost: values that were acknowledged and are in no log. Each value was sent once.
         logs: the records of each partition.
     """
     operations = list(operations)
     read = {each.value for each in polled(operations)} & lost
-    assert not read, f"were read, and are lost: {sorted(read)}"
+    assert not read, f"values that were read and are lost: {sorted(read)}"
     epochs = {each.value: each.leader_epoch for records in logs.values() for each in records}
     of_writer: dict[tuple[str, TopicPartition], list[Send]] = defaultdict(list)
     for operation in operations:
@@ -121,7 +120,7 @@ def check_lost(operations: Iterable[Operation], lost: Set[str], logs: Logs) -> N
                 run.append(send.value)
                 continue
             epoch = epochs[send.value]
-            assert not run or epoch > before, f"{run} are lost amid leader epoch {epoch}"
+            assert not run or epoch > before, f"{run} are lost within leader epoch {epoch}"
             run, before = [], epoch
 
 

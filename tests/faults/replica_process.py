@@ -1,4 +1,4 @@
-"""Processes that write, read and watch a replicated topic, while its roots fail and come back."""
+"""Writers, readers and controllers of a replicated topic, as processes of their own."""
 
 import ctypes
 import faulthandler
@@ -27,7 +27,7 @@ REQUEST_TIMEOUT_MS = 1_500
 _IN_FLIGHT = 20
 _CONTROLLER_INTERVAL_S = 0.2
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ReplicaRole:
     Attributes:
         root: the cluster's root.
         options: broker id → storage options of its root.
-        acks: of a writer.
+        acks: the ``acks`` of a writer.
         notes: path of its notes, whose name is the name of the process; its ``stderr`` goes to a
             file beside them.
     """
@@ -61,7 +61,7 @@ class ReplicaRole:
         }
 
 
-def write_until_told(role: ReplicaRole, told: Connection):
+def write_until_stopped(role: ReplicaRole, orders: Connection):
     """Send numbered records to all partitions until the pipe is closed."""
     _redirect(role)
     waiting: deque[tuple[Operation, RecordFuture]] = deque()
@@ -70,7 +70,7 @@ def write_until_told(role: ReplicaRole, told: Connection):
         Producer(**role.settings, acks=role.acks, linger_ms=1) as producer,
     ):
         for number in count():
-            if _is_told(told):
+            if _is_stopped(orders):
                 break
             partition = TopicPartition(TOPIC, number % PARTITIONS)
             value = f"{role.name}.{number}"
@@ -83,7 +83,7 @@ def write_until_told(role: ReplicaRole, told: Connection):
             _note(operations, *waiting.popleft())
 
 
-def read_until_told(role: ReplicaRole, told: Connection):
+def read_until_stopped(role: ReplicaRole, orders: Connection):
     """Read all partitions, from the beginning, until the pipe is closed."""
     _redirect(role)
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
@@ -91,7 +91,7 @@ def read_until_told(role: ReplicaRole, told: Connection):
         consumer.assign(partitions)
         consumer.seek_to_beginning()
         operations.assign(partitions, 0)
-        while not _is_told(told):
+        while not _is_stopped(orders):
             try:
                 polled = consumer.poll(timeout_ms=100)
             except SparkLogError as error:
@@ -101,11 +101,11 @@ def read_until_told(role: ReplicaRole, told: Connection):
                 operations.poll(*(_polled(partition, each) for each in records))
 
 
-def control_until_told(role: ReplicaRole, told: Connection):
+def control_until_stopped(role: ReplicaRole, orders: Connection):
     """Run a controller until the pipe is closed."""
     _redirect(role)
     cluster = Cluster(role.root, broker_options=role.options, request_timeout_ms=REQUEST_TIMEOUT_MS)
-    Controller(cluster, threads=PARTITIONS).run(lambda: told.poll(_CONTROLLER_INTERVAL_S))
+    Controller(cluster, threads=PARTITIONS).run(lambda: orders.poll(_CONTROLLER_INTERVAL_S))
 
 
 def _polled(partition, record):
@@ -116,17 +116,17 @@ def _note(operations, operation, sent):
     try:
         metadata = sent.result(60)
     except UnknownOutcomeError as error:
-        _LOG.warning("not acknowledged: %r", error)
+        _log.warning("not acknowledged: %r", error)
     except SparkLogError as error:
-        _LOG.warning("failed: %r", error)
+        _log.warning("failed: %r", error)
         operations.refuse(operation)
     else:
         operations.acknowledge(operation, [metadata.offset])
 
 
-def _is_told(told):
+def _is_stopped(orders):
     """Whether the pipe was closed: nothing is ever sent through it."""
-    return told.poll(0)
+    return orders.poll(0)
 
 
 def _redirect(role):

@@ -1,7 +1,7 @@
 """Merges a live log and deletes unused files, as early as the rules allow.
 
-So a file name becomes free soon after ``file.delete.delay.ms``, and processes that were stopped for
-longer meet free names.
+A file name is free soon after ``file.delete.delay.ms``, so that a process that was stopped for
+longer may find the name free.
 """
 
 import random
@@ -30,7 +30,7 @@ class Rewriting:
     seed: int
 
 
-def rewrite_until_told(role: Rewriting, stop: Connection):
+def rewrite_until_stopped(role: Rewriting, stop: Connection):
     """Merge and delete until the pipe is closed."""
     rewriter = Rewriter(role.store, role.delete_delay_ms, random.Random(role.seed))
     while not stop.poll(_PAUSE_S):

@@ -6,7 +6,7 @@ import pytest
 
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.types import TopicPartition
-from tests.faults.group_checks import Taken, Told, reckon_group, unbalanced
+from tests.faults.group_checks import MemberNotes, PolledRange, reckon_group, unbalanced
 from tests.faults.group_history import Row
 from tests.testing.history.operations import assign, history, poll, send
 
@@ -25,7 +25,7 @@ def group(generation, *members, protocol="range"):
 
 
 def taken(generation, who, first, last, partition=P0):
-    return Taken(who, generation, who, partition, first, last, is_handled=True)
+    return PolledRange(who, generation, who, partition, first, last, is_handled=True)
 
 
 def row(number, generation, who, offset, partition=P0):
@@ -68,8 +68,8 @@ class World:
         self.topics = {P0: list(ROWS), P1: list(ROWS)}
 
     def check_results(self):
-        told = Told(self.taken, self.outcomes)
-        return reckon_group(told, self.operations, self.topics, self.groups, self.rows)
+        notes = MemberNotes(self.taken, self.outcomes)
+        return reckon_group(notes, self.operations, self.topics, self.groups, self.rows)
 
 
 @pytest.fixture

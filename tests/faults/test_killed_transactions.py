@@ -13,7 +13,7 @@ from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
-from tests.faults.transactional_process import PARTITIONS, Transactor, transact_until_told
+from tests.faults.transactional_process import PARTITIONS, Transactor, transact_until_stopped
 from tests.waiting import wait_until
 
 DURATION_S = float(os.environ.get("FAULTS_SECONDS", "5"))
@@ -87,7 +87,7 @@ class Campaign:
         self._incarnations[transactional_id] += 1
         notes = str(self.notes / f"{transactional_id}.{number}")
         role = Transactor(self.root, self.options, transactional_id, number, notes)
-        self._everyone.append(ManagedProcess.start(transact_until_told, role))
+        self._everyone.append(ManagedProcess.start(transact_until_stopped, role))
         return self._everyone[-1]
 
 

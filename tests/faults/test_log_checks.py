@@ -90,5 +90,5 @@ def test_an_idempotent_writers_records_in_another_order(check, local_store, note
     with notes_of("writer-2.0") as notes:
         notes.begin(PARTITION, "2.0.1")
     open_log(local_store).append(record_batch([row(b"2.0.1")]))
-    with pytest.raises(AssertionError, match="where number 0 is due"):
+    with pytest.raises(AssertionError, match="in the place of number 0"):
         check()

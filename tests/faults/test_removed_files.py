@@ -308,9 +308,9 @@ class TestGroupsAndOffsets:
         table = OffsetsTable(Cluster(root, clock=clock))
         for offset in (1, 2):
             Admin(root).alter_group_offsets("g", {T0: OffsetAndMetadata(offset)})
-        assert table.groups() == ["g"]
+        assert table.all_committed_offsets().keys() == {"g"}
         log = Path(root, "__consumer_offsets/_delta_log")
         max(log.glob("*.json")).unlink()
         clock.advance_ms(10**9)
         with pytest.raises(StorageError, match="files were removed"):
-            table.groups()
+            table.all_committed_offsets()

@@ -29,7 +29,7 @@ from tests.faults.transform_process import (
     SOURCE,
     TARGET,
     TransformRole,
-    transform_until_told,
+    transform_until_stopped,
 )
 from tests.log.support import values_of
 from tests.waiting import wait_until
@@ -78,7 +78,7 @@ class Transformers:
             {"session_timeout_ms": self._session_ms, "heartbeat_interval_ms": 1000},
             {"transaction_timeout_ms": self._session_ms},
         )
-        self._live.append(ManagedProcess.start(transform_until_told, role))
+        self._live.append(ManagedProcess.start(transform_until_stopped, role))
 
     def afflict(self):
         """Kill a process, or stop one so long that the others take it for dead."""

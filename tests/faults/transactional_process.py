@@ -2,8 +2,8 @@
 
 Each of its transactions has records in all partitions of a topic. The value of a record is
 ``<transactional id>.<incarnation>.<transaction>.<partition>.<number>.<count>``, where the count is
-the number of records that the transaction has in each partition; so who reads some of its records
-knows which others there are. What the process knows of an outcome it notes in unbuffered lines.
+the number of records that the transaction has in each partition: a reader of one of its records
+knows all others. The process notes the outcome of each transaction in an unbuffered line.
 """
 
 import random
@@ -35,7 +35,7 @@ class Transactor:
         return f"{self.transactional_id}.{self.incarnation}"
 
 
-def transact_until_told(role: Transactor, told: Connection):
+def transact_until_stopped(role: Transactor, orders: Connection):
     """Commit and abort transactions until the pipe is closed, or another process takes over."""
     chance = random.Random(role.mark)
     with (
@@ -50,7 +50,7 @@ def transact_until_told(role: Transactor, told: Connection):
         try:
             producer.init_transactions()
             number = 0
-            while not told.poll():
+            while not orders.poll():
                 _transact(role, producer, notes, chance, number)
                 number += 1
         except ProducerFencedError:

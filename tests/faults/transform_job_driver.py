@@ -45,7 +45,7 @@ def die_at_commit(where: str, number: int) -> None:
         after_decision = TransactionCoordinator._after_decision  # noqa: SLF001 - no public step
 
         def deciding(coordinator, owner, began_ms):
-            if coordinator.state.state.is_committed:
+            if coordinator.state.is_committed:
                 step()
             return after_decision(coordinator, owner, began_ms)
 

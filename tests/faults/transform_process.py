@@ -42,9 +42,9 @@ class TransformRole:
 
     Attributes:
         root: the cluster's root.
-        storage_options: for its storage.
+        storage_options: the root's options.
         name: the name of the process.
-        transactional_id: its producer's.
+        transactional_id: the transactional id of its producer.
         notes: path of its notes; its ``stderr`` goes to a file beside them.
         consumer, producer: configs of its clients.
     """
@@ -58,7 +58,7 @@ class TransformRole:
     producer: dict[str, Any] = field(default_factory=dict)
 
 
-def transform_until_told(role: TransformRole, told: Connection):
+def transform_until_stopped(role: TransformRole, orders: Connection):
     """Consume, transform and produce until the pipe is closed."""
     sys.stderr = open(f"{role.notes}.stderr", "w", buffering=1)  # noqa: SIM115 - until it ends
     os.dup2(sys.stderr.fileno(), 2)
@@ -88,7 +88,7 @@ def transform_until_told(role: TransformRole, told: Connection):
             **role.consumer,
         ) as consumer,
     ):
-        _Member(role.name, producer, consumer, notes, operations).run(told)
+        _Member(role.name, producer, consumer, notes, operations).run(orders)
 
 
 class _Member(ConsumerRebalanceListener):
@@ -107,11 +107,11 @@ class _Member(ConsumerRebalanceListener):
     def on_partitions_revoked(self, revoked):
         pass
 
-    def run(self, told):
+    def run(self, orders):
         self._consumer.subscribe([SOURCE], listener=self)
         self._producer.init_transactions()
         self._notes.write("began")
-        while not told.poll():
+        while not orders.poll():
             most = self._chance.choice([5, 20, 100])
             polled = self._consumer.poll(_POLL_MS, max_records=most)
             if polled and self._chance.random() < 0.2:
@@ -121,7 +121,7 @@ class _Member(ConsumerRebalanceListener):
         self._notes.write("ended")
 
     def _transform(self, polled):
-        """Write the results and the offsets in one transaction; return whether to go on."""
+        """Write the results and offsets in one transaction; return False if it was fenced."""
         mark = f"{self._name}.{next(self._transactions)}"
         records = [
             Polled(partition, record.offset, record.value.decode())
@@ -149,7 +149,7 @@ class _Member(ConsumerRebalanceListener):
         except SparkLogError as error:
             if isinstance(error, TransactionAbortableError):
                 outcome = Outcome.ABORTED
-            self._operations.ended(operation, outcome)
+            self._operations.note_end(operation, outcome)
             is_refused = isinstance(error, CommitFailedError)
             self._notes.write("refused" if is_refused else "failed", repr(error))
             if error.fenced:
@@ -161,6 +161,6 @@ class _Member(ConsumerRebalanceListener):
                 self._consumer.seek(partition, offset)
             self._operations.assign(polled)
         else:
-            self._operations.ended(operation, Outcome.COMMITTED)
+            self._operations.note_end(operation, Outcome.COMMITTED)
             self._notes.write("committed", len(records))
         return True

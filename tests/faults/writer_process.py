@@ -9,14 +9,16 @@ import signal
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest.mock import patch
 
 from spark_log.errors import (
     InvalidProducerEpochError,
     StorageTimeoutError,
     UnknownOutcomeError,
 )
+from spark_log.log.append import appender
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.storage import Store
 from tests.faults.operation_notes import OperationNotes
@@ -72,7 +74,7 @@ class Writer:
         return log.append(record_batch(rows), producer=identity)
 
 
-def append_until_told(writer: Writer, stop: Connection):
+def append_until_stopped(writer: Writer, stop: Connection):
     """Append small batches until the pipe is closed."""
     chance = random.Random(writer.mark)
     log = writer.open_log()
@@ -106,10 +108,10 @@ def append_and_stop_once(writer: Writer, stopped_at: str):
 
 
 def _append(writer, log, notes, number, count, stop=None):
-    """Append until it is acknowledged, and return the next number.
+    """Append records until an append is acknowledged, and return the next number.
 
-    An idempotent append of unknown outcome is retried as the same operation, another one as a new
-    operation with new numbers. None: the writer is fenced, or was told to stop.
+    After an unknown outcome, an idempotent writer retries the same operation, and another writer
+    begins a new operation with new numbers. Returns None if the writer is fenced or has to stop.
     """
     operation = notes.begin(PARTITION, *writer.values(number, count))
     may_be_there = False
@@ -137,25 +139,23 @@ def _append(writer, log, notes, number, count, stop=None):
 # --- rules that a writer may do without, to see that a test notices ------------------------------
 
 
-class AlwaysRecent(TailState):
+class AlwaysRecent(AppenderState):
     @property
     def is_recent(self):
         return True
 
-    def is_last_gone(self):
-        return False
-
 
 class TrustsLateSuccess(Appender):
-    """Takes a successful put for final, however old its view of the log end is."""
+    """Treats each successful put as final, even if its view of the log end is old."""
 
     def append_segment(self, *args, **kwargs):
-        self._tail.__class__ = TailState
+        self._state.__class__ = AppenderState
         return super().append_segment(*args, **kwargs)
 
     def _try_put(self, *args, **kwargs):
-        self._tail.__class__ = AlwaysRecent
-        return super()._try_put(*args, **kwargs)
+        self._state.__class__ = AlwaysRecent
+        with patch.object(appender, "is_last_gone", return_value=False):
+            return super()._try_put(*args, **kwargs)
 
 
 LEAVE_OUT = {"late success": TrustsLateSuccess}

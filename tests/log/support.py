@@ -186,8 +186,8 @@ def segment_bytes(arrow_batches, *, compression=None, schema=None):
 
     Args:
         arrow_batches: a list of `Part` for each Arrow batch.
-        compression: Arrow's.
-        schema: replaces the correct one.
+        compression: Arrow's name of the compression.
+        schema: a wrong schema; None: the correct one.
     """
     has_gaps = any(part.deltas is not None for parts in arrow_batches for part in parts)
     right = segment_schema(TOPIC_ID, 0)
@@ -240,12 +240,15 @@ class HookedStore(Store):
     """A store whose calls a test may hook: to act before or after them, or to replace them.
 
     A hook is called with the path and a function that makes the call; its result is the answer.
-    ``hooks`` has the hooks by the name of the operation, ``calls`` the calls so far, and ``source``
-    the source of the latest put.
+
+    Attributes:
+        hooks: the hooks by the name of the operation.
+        calls: operation and path of each call so far.
+        source: the source of the latest put.
     """
 
     def __init__(self, inner, *, is_mapped=None):
-        """Args: is_mapped: False makes a store that has to be read in ranges."""
+        """Wrap a store; ``is_mapped=False`` makes one that has to be read in ranges."""
         self.inner = inner
         self.url = inner.url
         if is_mapped is None:

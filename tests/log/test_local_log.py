@@ -196,12 +196,12 @@ class TestAppend:
             store.on("stage", failing(StorageError("no room")))
             for first in range(2, 20, 2):
                 store.hooks.pop("stage")
-                writer = log.segment_writer()
+                writer = log.stager.segment_writer()
                 writer.write(numbered(first, 1))
                 writer.write(numbered(first + 1, 1))
                 segment = writer.finish()
                 store.on("stage", failing(StorageError("no room")))
-                log.append_segment(segment)
+                log.appender.append_segment(segment)
         assert values(log) == expected_values(0, 20)
         counts = log.suppressed.counts()
         assert counts["index"] == 9
@@ -243,8 +243,8 @@ class TestAppend:
 
 class TestConditionalAppend:
     def test_it_appends_at_exactly_the_expected_offset(self, log):
-        assert log.append(numbered(0, 2), expected_leo=0) == LogAppendInfo(0, 1)
-        assert log.append(numbered(2, 1), expected_leo=2) == LogAppendInfo(2, 2)
+        assert log.append(numbered(0, 2), expected_end_offset=0) == LogAppendInfo(0, 1)
+        assert log.append(numbered(2, 1), expected_end_offset=2) == LogAppendInfo(2, 2)
 
     @pytest.mark.parametrize("expected", [0, 1, 3, 100])
     @pytest.mark.parametrize("fresh", [True, False])
@@ -253,17 +253,17 @@ class TestConditionalAppend:
         log.append(numbered(0, 2))
         handle = open_log(store) if fresh else log
         with pytest.raises(LogEndOffsetMismatchError) as caught:
-            handle.append(numbered(2, 1), expected_leo=expected)
+            handle.append(numbered(2, 1), expected_end_offset=expected)
         assert (caught.value.expected, caught.value.actual) == (expected, 2)
         assert caught.value.retriable
         assert values(log) == expected_values(0, 2)
-        assert handle.append(numbered(2, 1), expected_leo=2) == LogAppendInfo(2, 2)
+        assert handle.append(numbered(2, 1), expected_end_offset=2) == LogAppendInfo(2, 2)
 
     def test_a_log_that_knows_an_older_end_lists_again_before_it_refuses(self, store):
         behind, ahead = open_log(store), open_log(store)
         behind.append(numbered(0, 1))
         ahead.append(numbered(1, 1))
-        assert behind.append(numbered(2, 1), expected_leo=2) == LogAppendInfo(2, 2)
+        assert behind.append(numbered(2, 1), expected_end_offset=2) == LogAppendInfo(2, 2)
 
     def test_when_another_writer_is_first_nothing_is_appended(self, memory_store):
         store = HookedStore(memory_store)
@@ -274,7 +274,7 @@ class TestConditionalAppend:
 
         store.once("put_if_absent", come_first)
         with pytest.raises(LogEndOffsetMismatchError) as caught:
-            open_log(store).append(numbered(0, 1), expected_leo=0)
+            open_log(store).append(numbered(0, 1), expected_end_offset=0)
         assert (caught.value.expected, caught.value.actual) == (0, 5)
         assert values(open_log(memory_store)) == expected_values(0, 5, "other")
 
@@ -285,7 +285,7 @@ class TestConditionalAppend:
             log = open_log(store)
             barrier.wait(timeout=60)
             try:
-                log.append(numbered(0, 2, mark=mark), expected_leo=0)
+                log.append(numbered(0, 2, mark=mark), expected_end_offset=0)
             except LogEndOffsetMismatchError:
                 return None
             return mark
@@ -716,7 +716,7 @@ class TestMissingSegment:
         store = HookedStore(memory_store)
 
         def leave_out(path, call):
-            return [file for file in call() if file.name != left_out.log]
+            return [file for file in call() if file.name != left_out.file_name]
 
         for use, expected in (
             (lambda log: values(log, 0), expected_values(0, 15)),

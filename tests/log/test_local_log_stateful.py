@@ -100,10 +100,10 @@ class LocalLogMachine(RuleBasedStateMachine):
         batches, expected = self.batches(append), len(self.rows) + off_by
         records = [record_batch(batch) for batch in batches]
         if off_by == 0:
-            self.accept(batches, self.logs[handle].append(records, expected_leo=expected))
+            self.accept(batches, self.logs[handle].append(records, expected_end_offset=expected))
             return
         with pytest.raises(LogEndOffsetMismatchError) as caught:
-            self.logs[handle].append(records, expected_leo=expected)
+            self.logs[handle].append(records, expected_end_offset=expected)
         # An end that the log has passed is told without a listing: another handle may be further.
         known = caught.value.actual
         assert known == len(self.rows) or expected < known < len(self.rows)
@@ -119,7 +119,7 @@ class LocalLogMachine(RuleBasedStateMachine):
     def look_anew(self, handle):
         """Let a log list its end: an answer lost under a merged name would stay unknown."""
         with pytest.raises(LogEndOffsetMismatchError):
-            self.logs[handle].append(record_batch([row()]), expected_leo=1 << 40)
+            self.logs[handle].append(record_batch([row()]), expected_end_offset=1 << 40)
 
     @rule(ms=st.sampled_from([1, 29_000, 31_000, 10_000_000]))
     def wait(self, ms):
@@ -158,14 +158,15 @@ class LocalLogMachine(RuleBasedStateMachine):
     # --- rewriting -------------------------------------------------------------------------------
 
     @precondition(lambda self: self.start < len(self.rows))
-    @rule(handle=handles, data=st.data())
-    def rewrite(self, handle, data):
-        """Merge neighbouring segments of any kind."""
+    @rule(handle=handles, data=st.data(), is_parquet=st.booleans())
+    def rewrite(self, handle, data, is_parquet):
+        """Merge neighbouring segments of any kind into an Arrow or a Parquet file."""
         view = self.logs[handle].observe()
         count = len(view.live.segments)
         first = data.draw(st.integers(0, count - 1))
         last = data.draw(st.integers(first, count - 1))
-        merge_segments(self.logs[handle].files, view, first, last)
+        to_parquet = (lambda header, base_offset: False) if is_parquet else None
+        merge_segments(self.logs[handle].files, view, first, last, to_parquet=to_parquet)
 
     @rule(handle=handles, data=st.data())
     def delete_records(self, handle, data):
@@ -173,10 +174,15 @@ class LocalLogMachine(RuleBasedStateMachine):
         assert move_log_start(self.logs[handle], start) == start
         self.start = start
 
-    @rule(fan_in=st.integers(2, 4), later_ms=st.sampled_from([0, 61_001]))
-    def clean(self, fan_in, later_ms):
+    @rule(
+        fan_in=st.integers(2, 4),
+        later_ms=st.sampled_from([0, 61_001]),
+        table_format=st.sampled_from(["none", "delta"]),
+    )
+    def clean(self, fan_in, later_ms, table_format):
         self.clock.advance_ms(later_ms)
-        self.clean_with(open_log(self.store, clock=self.clock, retention_ms=-1), fan_in)
+        log = open_log(self.store, clock=self.clock, retention_ms=-1, table_format=table_format)
+        self.clean_with(log, fan_in, partial(PartitionCleaner, table_at_once=True))
 
     @precondition(lambda self: self.start < len(self.rows))
     @rule(fan_in=st.integers(2, 4), data=st.data(), later_us=st.integers(0, 1))

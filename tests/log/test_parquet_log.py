@@ -2,7 +2,10 @@
 
 import random
 from dataclasses import replace
+from typing import Any
+from unittest import mock
 
+import pyarrow.compute as pc
 import pytest
 
 from spark_log.errors import CorruptRecordError
@@ -10,6 +13,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.producers import TransactionIndex
+from spark_log.log.segment.parquet.writer import WRITER_OPTIONS, ParquetSegmentWriter
 from spark_log.log.verify.finding import LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record import EndTransactionMarker, ProducerAppend
@@ -30,6 +34,7 @@ from tests.record.samples import START_US, numbered, record_batch, row
 
 COMMITTED = {"isolation_level": "read_committed"}
 DELTA = {"table_format": "delta", "retention_ms": -1}
+COMPACT = {**DELTA, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
 
 
 def write(store, clock, *, transactions=60, seed=1, **config):
@@ -312,10 +317,13 @@ class TestCleaning:
         spent = SegmentName(0, 0, 1, is_parquet=True)
         assert spent not in names(log)
         clock.advance_ms(120_000)
-        asked = []
-        PartitionCleaner(
-            log, table_at_once=True, table_allows=lambda name: asked.append(name) or False
-        ).clean()
+        asked: list[SegmentName] = []
+
+        def refuses(name):
+            asked.append(name)
+            return False
+
+        PartitionCleaner(log, table_at_once=True, table_allows=refuses).clean()
         assert spent in asked
         assert spent.file_name in file_names(store)
         assert all(name.is_parquet for name in asked)
@@ -349,8 +357,6 @@ class TestCleaning:
 
 
 class TestCompaction:
-    COMPACT = {**DELTA, "cleanup_policy": "compact", "min_cleanable_dirty_ratio": 0.0}
-
     def append(self, log, clock, first, *keys):
         rows = [
             row(None if key < 0 else b"v%d" % number, b"k%d" % abs(key), timestamp=START_US)
@@ -362,7 +368,7 @@ class TestCompaction:
     def test_compactions_write_parquet_and_compact_it_again(self, clock):
         stores = [MemoryStore(f"memory://compact-{kind}", clock) for kind in ("none", "delta")]
         logs = [
-            open_log(store, clock=clock, **{**self.COMPACT, "table_format": kind})
+            open_log(store, clock=clock, **{**COMPACT, "table_format": kind})
             for store, kind in zip(stores, ("none", "delta"), strict=True)
         ]
         first = 0
@@ -380,6 +386,25 @@ class TestCompaction:
         assert kinds(logs[1]) == [True, False], "the last segment is not compacted yet"
         assert kinds(logs[0]) == [False, False]
 
+    def test_a_log_that_was_compacted_before_is_written_as_parquet_once(self, clock):
+        store = MemoryStore("memory://compact-before", clock)
+        off = open_log(store, clock=clock, **{**COMPACT, "table_format": "none"})
+        for keys in ((1, 2), (1, 3), (4,)):
+            self.append(off, clock, 0, *keys)
+        clock.advance_ms(61_000)
+        PartitionCleaner(off).clean()
+        assert kinds(off) == [False, False]
+        before = values(off)
+        on = open_log(store, clock=clock, **{**COMPACT, "min_cleanable_dirty_ratio": 0.9})
+        clock.advance_ms(61_000)
+        assert PartitionCleaner(on).plan().compacted_bytes
+        PartitionCleaner(on).clean()
+        assert (kinds(on), values(on)) == ([True, False], before)
+        clock.advance_ms(61_000)
+        generations = [name.generation for name in names(on)]
+        PartitionCleaner(on).clean()
+        assert [name.generation for name in names(on)] == generations
+
     def test_tombstones_and_markers_are_removed_after_their_time(self, clock):
         stores = [MemoryStore(f"memory://tombs-{kind}", clock) for kind in ("none", "delta")]
         told = []
@@ -387,7 +412,7 @@ class TestCompaction:
             log = open_log(
                 store,
                 clock=clock,
-                **{**self.COMPACT, "table_format": kind, "delete_retention_ms": 100_000},
+                **{**COMPACT, "table_format": kind, "delete_retention_ms": 100_000},
             )
             producer = ProducerAppend(7, 0, 0, is_transactional=True)
             log.append(record_batch([row(b"a", b"k1")]), producer=producer)
@@ -433,3 +458,25 @@ class TestDamage:
         assert any(name.file_name in each.path for each in found)
         put_bytes(store, content, name)
         assert len(values(open_log(store, clock=clock))) == 8
+
+    def test_verify_compares_what_only_other_programs_read(self, clock):
+        stored = ParquetSegmentWriter._stored  # noqa: SLF001 - a writer with a fault
+
+        def shifted(writer, rows):
+            batch = stored(writer, rows)
+            offsets = pc.add(batch.column("offset"), 5)
+            return batch.set_column(0, batch.schema.field(0), offsets)
+
+        wrong: dict[str, Any] = {
+            "offset": mock.patch.object(ParquetSegmentWriter, "_stored", shifted),
+            "statistics": mock.patch.dict(WRITER_OPTIONS, write_statistics=["offset"]),
+        }
+        for what, patched in wrong.items():
+            store = MemoryStore(f"memory://others-{what}", clock)
+            log = open_log(store, clock=clock, merge_tail_segments=0, **DELTA)
+            log.append(numbered(0, 8))
+            with patched:
+                PartitionCleaner(log, table_at_once=True).clean()
+            assert len(values(log)) == 8
+            (finding,) = errors(log)
+            assert what in finding.message

@@ -92,11 +92,11 @@ class TestAppend:
         cluster = Cluster()
         process = cluster.process()
         process.log.append(numbered(0, 1))
-        assert process.states.looks == 0
+        assert process.states.refreshes == 0
         cluster.clock.advance_ms(METADATA_LEASE_MS)
         for number in (1, 2):
             process.log.append(numbered(number, 1))
-        assert process.states.looks == 1
+        assert process.states.refreshes == 1
 
     def test_is_unknown_if_the_partition_has_no_leader_then(self):
         cluster = Cluster(1)
@@ -583,12 +583,12 @@ class TestRead:
         process.log.append(numbered(0, 1))
         readers = [process.log_again() for _ in range(40)]
         positions = [reader.read(0)[1] for reader in readers]
-        process.states.looks = 0
+        process.states.refreshes = 0
         for _ in range(40):
             cluster.clock.advance_ms(100)
             for reader, position in zip(readers, positions, strict=True):
                 assert reader.read(position) == ([], position)
-        assert process.states.looks == 8
+        assert process.states.refreshes == 8
 
     def test_shows_no_record_that_one_in_sync_replica_lacks(self):
         cluster = Cluster()

@@ -9,7 +9,7 @@ from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment import file as segment_file
 from tests.log.support import DIRECTORY, HookedStore, merge, open_log, values, values_of
 from tests.record.samples import numbered
-from tests.simulation.log.small_numbers import SameThread
+from tests.simulation.same_thread import SameThread
 
 COUNT = 59
 
@@ -72,7 +72,7 @@ class TestEachSegmentCostsOneRequest:
 
     def test_of_a_lookup_of_a_time_in_the_last_one(self, store, others):
         log = open_log(store)
-        view = log.observe(reads_on=True)
+        view = log.observe(keeps_for_next_read=True)
         latest_us = others.segments(others.observe())[0][-1].max_timestamp_us
         assert log.offset_for_time(latest_us, view) is not None
         opened, listings = requests(store)
@@ -143,7 +143,7 @@ class TestWindow:
     @pytest.fixture(autouse=True)
     def _at_once(self, monkeypatch):
         """What is opened ahead is open when the call returns."""
-        monkeypatch.setattr(segment_opener, "ThreadPoolExecutor", SameThread)
+        monkeypatch.setattr(HookedStore, "executor_class", SameThread)
 
     def ahead(self, store, log):
         """Return the segments that are opened when the second one is."""

@@ -273,7 +273,7 @@ class TestFollower:
     def test_many_aborted_transactions_are_left_to_the_headers_of_their_segments(
         self, log, writer, clock, monkeypatch
     ):
-        monkeypatch.setattr("spark_log.log.read.committed_tail._MAX_LISTED", 3)
+        monkeypatch.setattr("spark_log.log.read.committed_tail_view._MAX_LISTED", 3)
         follower, kept = Follower(log), []
         for epoch in range(20):
             send(writer, 7, epoch=epoch)
@@ -284,7 +284,7 @@ class TestFollower:
             merge_all(writer)
             clock.advance_ms(40_000)
         follower.read()
-        assert log.reader._committed.index.aborted_count <= 4  # noqa: SLF001
+        assert log._reader._committed.index.aborted_count <= 4  # noqa: SLF001
         assert Follower(log).read() == kept
 
     def test_at_the_end_it_costs_one_request(self, store, log, writer):

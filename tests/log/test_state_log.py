@@ -2,13 +2,12 @@
 
 import pytest
 
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group import Group
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import CorruptRecordError
 from spark_log.log import StateView
-from spark_log.transaction import TransactionMetadata, TransactionStateLog
-from spark_log.transaction import changes as transaction_changes
+from spark_log.transaction import TransactionMetadata, TransactionStateLog, decisions
 from tests.log.support import HookedStore
 
 LONG = "g" * 300
@@ -22,12 +21,12 @@ def store(memory_store):
 
 def raised(store, clock, name):
     log = GroupLog(store, name, clock)
-    return log.commit(lambda group: group_changes.raise_generation(group, group.generation + 1))
+    return log.commit(lambda group: group_decisions.raise_generation(group, group.generation + 1))
 
 
 def initialized(store, clock, name):
     log = TransactionStateLog(store, name, clock)
-    return log.commit(lambda state: transaction_changes.initialize(state, 1000, 1))
+    return log.commit(lambda state: decisions.initialize(state, 1000, 1))
 
 
 BOTH = pytest.mark.parametrize(

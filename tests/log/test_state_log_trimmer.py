@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.config import TopicConfig
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import StorageError
 from tests.log.support import HookedStore, failing
@@ -20,7 +20,7 @@ def log(store, clock):
 
 
 def rise(group):
-    return group_changes.raise_generation(group, group.generation + 1)
+    return group_decisions.raise_generation(group, group.generation + 1)
 
 
 def files(store):

@@ -195,10 +195,11 @@ class TransactionsMachine(RuleBasedStateMachine):
             with suppress(NotFoundError):  # a compacted segment is not merged
                 merge(log.files, view, first, last)
 
-    @rule()
-    def clean(self):
+    @rule(table_format=st.sampled_from(["none", "delta"]))
+    def clean(self, table_format):
         """Compact, or merge what is small; and free what has been spent for long enough."""
-        PartitionCleaner(self.open_log(self.inner), fan_in=3).clean()
+        log = self.open_log(self.inner, table_format=table_format)
+        PartitionCleaner(log, fan_in=3, table_at_once=True).clean()
 
     @rule()
     def write_snapshot(self):

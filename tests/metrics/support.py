@@ -6,7 +6,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def samples(text):
-    """Return ``{(name, label pairs …): value}`` of a text, which is checked on the way."""
+    """Return ``{(name, label pairs …): value}``; assert that each is documented and unique."""
     found = {}
     for family in text_string_to_metric_families(text.decode()):
         assert family.documentation
@@ -18,11 +18,11 @@ def samples(text):
 
 
 def value(text, name, **labels):
-    """Return the value of one sample; None if it is not there."""
+    """Return the value of one sample; None if there is no such sample."""
     return samples(text).get((name, *sorted(labels.items())))
 
 
 def get(port, path="/metrics"):
-    """Return the answer of a server of metrics."""
+    """Return the response of a metrics server."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
         return answer.read()

@@ -17,7 +17,7 @@ def bootstrap_servers(tmp_path_factory):
         yield given
         return
     try:
-        # What retention allows Kafka to delete is gone at once, not in the unlucky test run.
+        # Kafka deletes expired records at once, so that every test run meets that.
         often = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
         home = tmp_path_factory.mktemp("kafka")
         with KafkaBroker(home, settings=often, start_timeout_s=300) as broker:

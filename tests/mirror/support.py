@@ -1,4 +1,4 @@
-"""Kafka and the log as the tests of the bridge use them."""
+"""A Kafka client, readers of both sides, and mirrors for the tests of the bridge."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +17,7 @@ FAST = {"refresh_interval_s": 0.2}
 
 
 class KafkaClient:
-    """What a test does in Kafka."""
+    """Creates topics, sends, reads and commits in Kafka."""
 
     def __init__(self, servers):
         self.servers = servers
@@ -36,7 +36,7 @@ class KafkaClient:
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result()
 
     def send(self, topic, count, first=0, partitions=2):
-        """Send records that say which they are: the last one of a partition has no value."""
+        """Send numbered records; some have no key, no value or no headers."""
         producer = Producer({"bootstrap.servers": self.servers, "linger.ms": 50})
         for number in range(first, first + count):
             producer.produce(
@@ -153,7 +153,7 @@ def mirror(kind, kafka, root, names, **settings):
 
 
 def run_until_end(kind, kafka, root, names, **settings):
-    """Mirror what there is; return the metrics."""
+    """Mirror all records that exist now; return the metrics."""
     with mirror(kind, kafka, root, names, **settings) as opened:
         opened.run(lambda: False, until_end=True)
         return opened.metrics()

@@ -24,14 +24,14 @@ def new_root(tmp_path, *topics, **configs):
 
 
 def hooked(producer):
-    """Return a producer's store, with hooks between calls and their effect."""
+    """Put a `HookedStore` around a producer's store, and return it."""
     cluster = producer._cluster  # noqa: SLF001 - also of a producer as users open it
     cluster.store = HookedStore(cluster.store)
     return cluster.store
 
 
 class InspectedProducer(Producer):
-    """A producer that shows the parts which a test replaces, or waits for."""
+    """A producer that gives a test access to some of its parts."""
 
     def __init__(self, root, **settings):
         super().__init__(root, **settings)
@@ -39,7 +39,7 @@ class InspectedProducer(Producer):
         self.accumulator = self._accumulator
 
     def refresh(self, topic):
-        """Look the topic up now, as another thread may at any time."""
+        """Read the topic's metadata now, as another thread may at any time."""
         self._router.refresh(topic)
 
     def queue(self, topic, partition=0):
@@ -70,7 +70,6 @@ class SteppedProducer(InspectedProducer):
             cluster,
             self.config,
             self.client_id,
-            self._clock,
             new_partitioner=new_partitioner,
             interceptors=self._interceptors,
             reporters=self._reporters,

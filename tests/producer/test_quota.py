@@ -225,7 +225,7 @@ class TestChanges:
             run(producer, clock, until_ms=5_000)
         assert not waiting.done()
         assert len(looks) == 5
-        assert "the quota cannot be read just now: away" in caplog.text
+        assert "the quota cannot be read, and stays as it was: away" in caplog.text
 
     def test_who_sleeps_is_woken_when_another_thread_has_looked(self, root):
         limit(root, 1)

@@ -1,4 +1,4 @@
-"""Keys, values and headers that others may send: any bytes, and text that is more than text."""
+"""Keys, values and headers that anyone may send: any bytes, control characters, HTML, bad JSON."""
 
 import re
 

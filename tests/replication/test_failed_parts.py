@@ -85,6 +85,24 @@ def test_a_controllers_checks_go_on_after_one_that_has_failed(parts, monkeypatch
     assert told == ["failed"]
 
 
+def test_checks_warn_once_of_all_partitions_whose_root_is_away(disks, caplog):
+    disks.create(1, 2, partitions=5)
+    checks = ChainChecks(disks.cluster())
+    image = disks.cluster().image()
+    disks.take_away(1)
+    disks.take_away(2)
+    checks.poll(image, lambda _: None)
+
+    def is_finished():
+        checks.poll(image, lambda _: None)
+        return checks.is_idle
+
+    wait_until(is_finished, "the checks do not end")
+    warned = [record.getMessage() for record in caplog.records if "compared" in record.msg]
+    assert len(warned) == 1
+    assert "5 partitions that broker 1 leads could not be compared: t-0, t-1, t-2, …" in warned[0]
+
+
 def test_a_controller_leaves_out_a_leader_whose_files_cannot_be_read(disks):
     """Its root has `meta.properties`: no probe tells it, and nobody may write for days."""
     disks.create(1, 2, 0)

@@ -29,7 +29,7 @@ def cluster():
     Admin(cluster.root, clock=cluster.clock).create_topics([topic])
     for partition in range(3):
         states = cluster.partition_log(cluster.topic("t"), partition).states
-        states.shrink_isr(states.refresh(), (2,))
+        states.remove_from_isr(states.refresh(), (2,))
     clock.slept_ms = 0
     return cluster
 
@@ -53,7 +53,7 @@ def test_its_time_begins_anew_when_the_replicas_change(cluster):
     recovery.advance()
     cluster.clock.advance_ms(METADATA_LEASE_MS)
     states = cluster.partition_log(cluster.topic("t"), 0).states
-    states.shrink_isr(states.refresh(), (2,))
+    states.remove_from_isr(states.refresh(), (2,))
     assert recovery.advance().is_joining
     assert recovery.remaining_ms == METADATA_LEASE_MS
 

@@ -26,13 +26,13 @@ from spark_log.log.files.live_segments import live_log
 from spark_log.log.rewrite.merger import merge
 from spark_log.metadata import METADATA_LEASE_MS, begin_joining, shrink_isr
 from spark_log.record import ProducerAppend
-from spark_log.replication import ReplicaRecovery
 from spark_log.util.clock import ManualClock
 from tests.log.chain.support import Cluster
 from tests.log.support import DIRECTORY, failing, move_start, values, values_of
 from tests.metadata.replicas import append, leave, log_of, replicated_cluster, state
 from tests.record.samples import numbered
 from tests.simulation.patches import patched
+from tests.simulation.replication.controllers import Controller
 from tests.simulation.replication.rules import REPLICATION_RULES
 from tests.simulation.test_replication import RARE
 from tests.sleeping_clock import SleepingClock
@@ -250,7 +250,9 @@ def copy_that_a_reader_of_an_old_state_reads(folder):
     def die(_):
         raise KeyboardInterrupt
 
-    recovery = ReplicaRecovery(RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die)
+    recovery = Controller.recovery_class(
+        RealCluster(cluster.root), cluster.topic("t"), 0, 2, on_progress=die
+    )
     with suppress(KeyboardInterrupt):
         recovery.run()
     batches, _ = reader.read(position)
@@ -265,7 +267,7 @@ def joining_that_was_given_up_and_began_again(folder):
     leave(cluster, 2)
     join(cluster, 2)
     slow = RealCluster(cluster.root)
-    recovery = ReplicaRecovery(slow, slow.topic("t"), 0, 2)
+    recovery = Controller.recovery_class(slow, slow.topic("t"), 0, 2)
 
     def stand_still(_):
         leave(cluster, 2)
@@ -278,7 +280,7 @@ def joining_that_was_given_up_and_began_again(folder):
     with suppress(KeyboardInterrupt):
         recovery.run()
     log = log_of(RealCluster(cluster.root))
-    log.states.shrink_isr(log.states.refresh(), (0, 1))
+    log.states.remove_from_isr(log.states.refresh(), (0, 1))
     return [value for _, value in values(log)] == [b"record:0"]
 
 
@@ -295,7 +297,7 @@ def emptied_before_writers_know_who_has_joined(_):
     writer = log_of(RealCluster(cluster.root, clock=clock))
     append(writer, numbered(0, 1), producer=ProducerAppend(9, 0, 0))
     leave(cluster, 1)
-    ReplicaRecovery(cluster, cluster.topic("t"), 0, 3).run()
+    Controller.recovery_class(cluster, cluster.topic("t"), 0, 3).run()
     for broker_id in (1, 2):
         store = cluster.broker_store(broker_id)
         store.delete_directory(cluster.topic("t").directory)
@@ -362,11 +364,11 @@ def listing_that_lacks_a_barrier(_):
 
 
 SITUATIONS = {
-    "a new leader's barrier is put behind what it has got as a follower": barrier_at_a_free_name,
+    "a new leader's barrier is put behind its copies as a follower": barrier_at_a_free_name,
     "an append is looked for again in a new leader epoch": record_at_a_free_name,
     "an append is acknowledged by a recent state": emptied_one_after_the_other,
     "a replica joins until every writer knows it": emptied_before_writers_know_who_has_joined,
-    "what followers have got from the leader's log needs its root": emptied_after_a_lost_answer,
+    "a copy of the leader's log needs its root": emptied_after_a_lost_answer,
     "the first put into a log needs its root": alone_and_emptied_before_a_writer_came,
     "a leader without its files leaves, and no follower": leader_emptied_while_its_start_moves,
     "a replica that ends before the log start was emptied": emptied_while_it_is_copied,
@@ -376,7 +378,9 @@ SITUATIONS = {
     "a replica is listed again before it is read in a new state": (
         old_listing_of_a_replica_that_has_come_back
     ),
-    "a replica outside of the chain gets what all have": copy_that_a_reader_of_an_old_state_reads,
+    "a replica outside of the chain gets committed records": (
+        copy_that_a_reader_of_an_old_state_reads
+    ),
     "a leader epoch is that of the segment that has the offset": listing_that_lacks_a_barrier,
     "joining is completed in the epoch of its barrier": joining_that_was_given_up_and_began_again,
 }
@@ -424,7 +428,11 @@ def test_an_epoch_begins_where_it_does_although_a_listing_lacks_its_barrier():
     barrier = SegmentName(1).file_name
     files = (file for file in process.stores[1].list(DIRECTORY) if file.name != barrier)
     early = replace(view, live=live_log(files))
-    assert replica.offset_of_epoch(1, early) == replica.offset_of_epoch(1, view) == 1
+    assert (
+        replica.leader_epochs.start_offset_of(1, early)
+        == replica.leader_epochs.start_offset_of(1, view)
+        == 1
+    )
 
 
 def test_a_record_at_a_free_name_is_not_known_without_a_producer():

@@ -1,1 +1,1 @@
-"""What operations ask of an object store: the budgets, and the page that tells them."""
+"""Tests of the number of requests to an object store: the budgets, and their page in the docs."""

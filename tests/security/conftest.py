@@ -40,7 +40,7 @@ class S3Root:
         self.client.put_bucket_policy(Bucket=self.bucket, Policy=json.dumps(bucket_policy(rights)))
 
     def write_properties(self, path, role):
-        """Write a properties file with which commands have the rights of a role."""
+        """Write a properties file that gives commands the rights of a role."""
         options = [f"storage.{key}={value}" for key, value in self.roles[role].items()]
         path.write_text("\n".join([f"root={self.url}", *options]))
 
@@ -58,7 +58,7 @@ class S3Root:
         return Consumer(*topics, **self.given(role), auto_offset_reset="earliest", **config)
 
     def files(self):
-        """Path → size and time of all that lies in the root, as the server's own user sees it."""
+        """Return all files of the root, by path, as the server's own user sees them."""
         store: Any = open_store(self.url, self.server_options)
         return {info.path: info for info in store._objects("", None)}  # noqa: SLF001 - all at once
 

@@ -14,13 +14,13 @@ ONLY_AWS = "NeverReplaceASegment"
 
 
 def statements(role, bucket, prefix):
-    """The statements of a role's policy for AWS, for a root at a place."""
+    """The statements of a role's policy for AWS, for a root with this prefix in a bucket."""
     text = (POLICIES / "aws" / f"{role}.json").read_text("utf-8")
     return json.loads(text.replace("BUCKET", bucket).replace("PREFIX", prefix))["Statement"]
 
 
 def bucket_policy(rights):
-    """A bucket policy of: user → statements. Leaves out what the server of the tests cannot do."""
+    """A bucket policy of user → statements, without those that the tests' server does not know."""
     return {
         "Version": "2012-10-17",
         "Statement": [

@@ -1,8 +1,8 @@
 """A process that runs commands with the rights of POSIX users.
 
 From each line of stdin it reads the arguments of `run_as` as JSON, and answers with the status,
-stdout and stderr. First it runs a few commands as root, on a root of its own: so all modules are
-loaded, which other users may not read where root has Python installed.
+stdout and stderr. First it runs a few commands as the user root, to load all modules: other users
+may have no permission to read them.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def run(argv, typed=""):
 
 
 def load():
-    """Load what the tests' commands load."""
+    """Load all modules that the tests' commands need, by running these commands."""
     with tempfile.TemporaryDirectory() as root:
         given = ["--root", f"{root}/root"]
         for line in (

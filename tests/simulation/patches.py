@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Final
 from unittest import mock
 
 Patch = tuple[object, str, object]
@@ -16,10 +17,14 @@ class PatchVariant:
     """The changes to the shipped code in one simulation.
 
     Attributes:
-        patches: what is replaced.
+        patches: the attributes that are replaced.
     """
 
     patches: tuple[Patch, ...] = ()
+
+
+SHIPPED: Final = PatchVariant()
+"""The shipped code."""
 
 
 @contextmanager

@@ -8,27 +8,27 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from typing import Any, Final
+from typing import Final
 
 from tests.simulation.compaction.rules import COMPACTION_RULES
-from tests.simulation.compaction.simulation import COMPACTION_SOUND, CompactionSimulation
-from tests.simulation.deletion.simulation import DELETION_RULES, DELETION_SOUND, DeletionSimulation
-from tests.simulation.groups.rules import GROUP_RULES, GROUP_SOUND
+from tests.simulation.compaction.simulation import CompactionSimulation
+from tests.simulation.deletion.rules import DELETION_RULES
+from tests.simulation.deletion.simulation import DeletionSimulation
+from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
-from tests.simulation.log.rules import RULES, SOUND
+from tests.simulation.log.rules import RULES
 from tests.simulation.log.simulation import LogSimulation
 from tests.simulation.offsets.rules import OFFSETS_RULES
 from tests.simulation.offsets.simulation import OffsetsSimulation
-from tests.simulation.offsets.world import OFFSETS_SOUND
+from tests.simulation.parquet import ParquetCompactionSimulation, ParquetLogSimulation
 from tests.simulation.quorum.rules import QUORUM_RULES
 from tests.simulation.quorum.simulation import QuorumSimulation
-from tests.simulation.quorum.world import QUORUM_SOUND
-from tests.simulation.replication.rules import REPLICATION_RULES, REPLICATION_SOUND
+from tests.simulation.replication.rules import REPLICATION_RULES
 from tests.simulation.replication.simulation import ReplicationSimulation
 from tests.simulation.simulation import Simulation, SimulationFailedError, SimulationResult
 from tests.simulation.table.rules import TABLE_RULES
-from tests.simulation.table.simulation import TABLE_SOUND, TableSimulation
-from tests.simulation.transactions.rules import TRANSACTIONS_RULES, TRANSACTIONS_SOUND
+from tests.simulation.table.simulation import TableSimulation
+from tests.simulation.transactions.rules import TRANSACTIONS_RULES
 from tests.simulation.transactions.simulation import TransactionsSimulation
 
 _CHUNK = 50
@@ -40,14 +40,12 @@ class Subject:
     """A part of the package that can be simulated.
 
     Attributes:
-        simulation: makes the simulation of a seed and a variant of the code.
-        sound: the variant that is shipped.
+        simulation: makes the simulation of a seed, of the shipped code or of a variant.
         rules: by name of a safety rule, the variant without that rule.
         records: the name of what `SimulationResult.records` counts.
     """
 
-    simulation: Callable[[int, Any], Simulation]
-    sound: object
+    simulation: Callable[..., Simulation]
     rules: Mapping[str, object]
     records: str
 
@@ -58,7 +56,8 @@ class Subject:
             SimulationFailedError: a guarantee did not hold; has the trace.
         """
         with _without_log_lines():
-            return self.simulation(seed, self.sound if rule is None else self.rules[rule]).run()
+            variant = () if rule is None else (self.rules[rule],)
+            return self.simulation(seed, *variant).run()
 
 
 @contextmanager
@@ -74,22 +73,21 @@ def _without_log_lines() -> Iterator[None]:
 
 
 SUBJECTS: Final = {
-    "log": Subject(LogSimulation, SOUND, RULES, "records"),
-    "groups": Subject(GroupSimulation, GROUP_SOUND, GROUP_RULES, "generations"),
-    "compaction": Subject(CompactionSimulation, COMPACTION_SOUND, COMPACTION_RULES, "records"),
-    "offsets": Subject(OffsetsSimulation, OFFSETS_SOUND, OFFSETS_RULES, "versions"),
-    "deletion": Subject(DeletionSimulation, DELETION_SOUND, DELETION_RULES, "topics"),
-    "quorum": Subject(QuorumSimulation, QUORUM_SOUND, QUORUM_RULES, "names"),
-    "transactions": Subject(
-        TransactionsSimulation, TRANSACTIONS_SOUND, TRANSACTIONS_RULES, "transactions"
-    ),
-    "replication": Subject(
-        ReplicationSimulation, REPLICATION_SOUND, REPLICATION_RULES, "acknowledged records"
-    ),
-    "table": Subject(TableSimulation, TABLE_SOUND, TABLE_RULES, "versions"),
+    "log": Subject(LogSimulation, RULES, "records"),
+    "groups": Subject(GroupSimulation, GROUP_RULES, "generations"),
+    "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
+    "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
+    "deletion": Subject(DeletionSimulation, DELETION_RULES, "topics"),
+    "quorum": Subject(QuorumSimulation, QUORUM_RULES, "names"),
+    "transactions": Subject(TransactionsSimulation, TRANSACTIONS_RULES, "transactions"),
+    "replication": Subject(ReplicationSimulation, REPLICATION_RULES, "acknowledged records"),
+    "table": Subject(TableSimulation, TABLE_RULES, "versions"),
+    "parquet": Subject(ParquetLogSimulation, RULES, "records"),
+    "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table."""
+the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table,
+and a log and a compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,9 @@ class Actor:
 class Scheduler:
     """Runs actors in an order and at times that depend only on the seed.
 
-    So no actor may change what belongs to the process: what one coroutine patches, another sees,
-    and two that undo their patches in the order of entering leave one of them behind for good.
-    Nor may one go through a set in whatever order it has.
+    So no actor may patch attributes of the process: the other actors would see the patch, and two
+    actors that undo their patches in the order of entering leave one of them behind for good. Nor
+    may an actor depend on the order of a set.
 
     Attributes:
         random: the simulation's source of randomness.

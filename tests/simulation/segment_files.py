@@ -1,4 +1,4 @@
-"""Segment files whose footers are parsed once in a simulation, not once by each actor and look."""
+"""Segment files whose footers are parsed once in a simulation, not at each opening."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SegmentFiles:
 
     @property
     def patches(self) -> tuple[Patch, ...]:
-        """The patches by which segments are opened here."""
+        """The patches that let the shipped code open segments by `open`."""
         return ((reader, "open_segment_file", self.open),)
 
     def open(self, store: Store, path: str, size_bytes: int | None = None) -> SegmentFile:

@@ -63,7 +63,7 @@ class FaultyWorld(Protocol):
     """The world of a simulation."""
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
 
 
 class Simulation(ABC):
@@ -75,8 +75,8 @@ class Simulation(ABC):
         faults: the part of the profile that says how the storage and processes fail.
         steps: number of steps with faults.
         scheduler: runs the actors.
-        world: what all actors share.
-        patches: what is replaced in this process while the simulation runs.
+        world: the state that all actors share.
+        patches: the attributes that are replaced in this process while the simulation runs.
     """
 
     MAX_STEPS_TO_END: ClassVar[int] = 20_000
@@ -103,7 +103,7 @@ class Simulation(ABC):
 
     @abstractmethod
     def check_end(self) -> None:
-        """Check what is left, as new processes see it.
+        """Check the files that are left, as new processes read them.
 
         Raises:
             ViolationError: a guarantee does not hold.

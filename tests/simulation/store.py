@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ClassVar, Protocol, TypeVar
 
@@ -13,6 +14,7 @@ from spark_log.storage import FileInfo, StagedFile, Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import Clock
 from tests.simulation.faults import DELETE_DELAY_MS, Faults
+from tests.simulation.same_thread import SameThread
 from tests.simulation.scheduler import Crash, Scheduler
 
 _Answer = TypeVar("_Answer")
@@ -81,6 +83,7 @@ class SimulatedStore(Store):
 
     is_mapped: ClassVar[bool] = True
     time_resolution_us: ClassVar[int] = 0
+    executor_class: ClassVar[type[ThreadPoolExecutor]] = SameThread
 
     def __init__(
         self, disk: SimulatedDisk, scheduler: Scheduler, observer: StorageObserver, faults: Faults
@@ -129,7 +132,7 @@ class SimulatedStore(Store):
         """Send a write, which may be lost before or after it takes effect."""
         chance, faults = self._scheduler.random.random, self.faults
         try:
-            self._pass_time()
+            self.pass_time()
         except Crash:
             if chance() < 0.5:
                 self._deliver_late(what, path, effect)  # the request was sent already
@@ -143,7 +146,7 @@ class SimulatedStore(Store):
             self._note(what, path, "is lost on its way")
             if chance() < 0.5:
                 self._deliver_late(what, path, effect)
-            self._pass_time()
+            self.pass_time()
             raise UnknownOutcomeError(f"{path}: no answer", path=path)
         error: AlreadyExistsError | None = None
         try:
@@ -156,7 +159,7 @@ class SimulatedStore(Store):
             self._note(what, path, "exists")
             error = taken
         is_lost = chance() < faults.lost_answer
-        self._pass_time()
+        self.pass_time()
         if is_lost:
             self._note(what, path, "gets no answer")
             raise UnknownOutcomeError(f"{path}: no answer", path=path)
@@ -197,7 +200,7 @@ class SimulatedStore(Store):
         if slow and self._scheduler.random.random() < slow:
             self._scheduler.pass_time(_SLOW_LISTING_MS)
         for _ in range(self._scheduler.random.choice((1, 1, 2, 5))):  # pages
-            self._pass_time()
+            self.pass_time()
         shown, torn = self.disk.listing(directory), 0
         if shown is not before:
             shown, torn = self._torn(before, shown)
@@ -232,7 +235,7 @@ class SimulatedStore(Store):
         # The answer shows the state at the end of the call or at its beginning.
         is_early = self._scheduler.random.random() < 0.5
         if not is_early:
-            self._pass_time()
+            self.pass_time()
         if self._scheduler.random.random() < self.faults.failed:
             self._note(what, path, "fails")
             raise self._failure(path)
@@ -246,7 +249,7 @@ class SimulatedStore(Store):
             return answer
         finally:
             if is_early:
-                self._pass_time()
+                self.pass_time()
 
     # --- the rest --------------------------------------------------------------------------------
 
@@ -273,7 +276,8 @@ class SimulatedStore(Store):
         """Return the error of a call that fails."""
         return StorageError(f"{path}: the simulated store fails", path=path)
 
-    def _pass_time(self) -> None:
+    def pass_time(self) -> None:
+        """Let other actors run for the time of a request, or for longer: a step."""
         random = self._scheduler.random
         duration_ms = random.expovariate(1 / self.faults.latency_ms)
         if random.random() < self.faults.pause:
@@ -291,3 +295,11 @@ class RangedSimulatedStore(SimulatedStore):
     """A simulated store whose files cannot be memory-mapped: they are read in ranges."""
 
     is_mapped: ClassVar[bool] = False
+
+
+class DeltaStore(SimulatedStore):
+    """A simulated store on which a Delta table can be opened."""
+
+    def directory_url(self, directory: str) -> str:
+        """Return a URL, which no library opens."""
+        return f"simulated/{directory}"

@@ -20,10 +20,10 @@ RARE = {
     "the highest generation counts, not the widest": (
         "test_compactor.py::TestTombstones::test_a_late_merge_restores_no_deleted_record"
     ),
-    "a compaction takes the generation that follows its look": (
+    "a compaction takes the generation after its listing": (
         "test_compaction_edges.py::TestTwoThatLookedAtTheSame::test_the_other_compaction_gives_up"
     ),
-    "clean is what the newest compaction wrote": (
+    "only segments of the newest compaction are clean": (
         "test_compactor.py::TestTombstones::test_tombstones_wait_for_an_older_compaction"
     ),
     "between two compactions the delay passes": (

@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 
 from tests.simulation import simulate_many
-from tests.simulation.deletion.simulation import DELETION_RULES, DeletionSimulation
+from tests.simulation.deletion.rules import DELETION_RULES
+from tests.simulation.deletion.simulation import DeletionSimulation
 from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 15

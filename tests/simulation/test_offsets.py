@@ -14,8 +14,8 @@ from tests.simulation.simulation import SimulationFailedError
 SEEDS = 16
 SEEDS_PER_RULE = 80
 RARE = {
-    "no version names what was written long ago",
-    "what was committed meanwhile is not forgotten",
+    "no version names a file that was written long ago",
+    "a commit during maintenance is not forgotten",
 }
 """Rules whose absence shows only in one of hundreds of seeds: `tests.coordinator` tests them."""
 
@@ -26,7 +26,7 @@ FIRST_SEEDS = {
     "a lost answer is unknown": 28,
     "nothing is decided by a process's own clock": 7,
     "stamps are held against the storage's time": 13,
-    "a look that failed is made again": 184,
+    "a read that failed is made again": 184,
     "a commit of an older generation is refused": 41,
 }
 """The first seed that found a violation when this was written; it saves time."""

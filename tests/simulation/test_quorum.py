@@ -16,7 +16,7 @@ SEEDS_PER_RULE = 60
 RARE = {
     "the highest vote is adopted",
     "objects are deleted only beside the file",
-    "who does not agree is asked again",
+    "members that do not agree are asked again",
     "a list is on a majority of the members before",
 }
 """Rules whose absence shows only in one of many hundreds of seeds.
@@ -26,8 +26,8 @@ RARE = {
 
 FIRST_SEEDS = {
     "only all claims are a choice": 440,
-    "what may have been chosen is adopted": 35,
-    "what all may have claimed is adopted": 118,
+    "a proposal that may have been chosen is adopted": 35,
+    "a proposal that all may have claimed is adopted": 118,
     "earlier ballots are closed": 674,
     "a put is done when a majority holds the file": 86,
     "a root without its id does not count": 33,

@@ -73,3 +73,13 @@ def test_a_rule_that_was_left_out_holds_again_afterwards(of):
                 subject.run(seed, rule)
     after = what_modules_and_classes_have()
     assert [name for name in before if after.get(name) is not before[name]] == []
+
+
+@pytest.mark.parametrize("of", SUBJECTS)
+def test_no_private_name_is_replaced(of):
+    """A private name may change at any time: a simulation gives a class or a public rule."""
+    subject = SUBJECTS[of]
+    rules: Mapping[str, Any] = subject.rules
+    patches = [*subject.simulation(0).patches]
+    patches += [patch for variant in rules.values() for patch in variant.patches]
+    assert [name for _, name, _ in patches if name.startswith("_")] == []

@@ -16,9 +16,9 @@ SEEDS_PER_RULE = 60
 RARE = {
     "a leader epoch is that of the segment that has the offset",
     "a leader without its files leaves, and no follower",
-    "a new leader's barrier is put behind what it has got as a follower",
+    "a new leader's barrier is put behind its copies as a follower",
     "a reader reads the last replica, also a joining one",
-    "a replica outside of the chain gets what all have",
+    "a replica outside of the chain gets committed records",
     "a replica that ends before the log start was emptied",
     "a replica is listed again before it is read in a new state",
     "an append is acknowledged by a recent state",
@@ -28,7 +28,7 @@ RARE = {
     "joining is completed in the epoch of its barrier",
     "records are deleted without a replica that was emptied",
     "the first put into a log needs its root",
-    "what followers have got from the leader's log needs its root",
+    "a copy of the leader's log needs its root",
 }
 """Rules whose absence shows in one of hundreds of seeds.
 
@@ -36,21 +36,21 @@ RARE = {
 """
 
 FIRST_SEEDS = {
-    "a diverged replica gets a new directory": 6,
+    "a diverged replica gets a new directory": 29,
     "a reader reads the last replica": 1,
     "a reader sees nothing that was written with too few in sync": 11,
     "a reader shows nothing of a newer epoch": 11,
     "a reader waits for the barrier on the last replica": 23,
     "a replica is a prefix of the leader before a put": 2,
-    "a replica is compared again when it is listed again": 473,
-    "a replica is in sync when the barrier stands on it": 4,
+    "a replica is compared again when it is listed again": 512,
+    "a replica is in sync when the barrier stands on it": 7,
     "a writer that finds the log newer reads the metadata": 19,
     "nobody appends before the barrier": 24,
     "nothing is acknowledged without the joining replicas": 4,
-    "only what all have is merged": 14,
+    "only committed records are merged": 14,
     "puts follow the order of the chain": 1,
     "the first one that is left leads": 4,
-    "those before the new leader leave": 4,
+    "replicas before the new leader leave": 4,
 }
 """The first seed that found a violation when this was written; it saves time."""
 

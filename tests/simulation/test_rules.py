@@ -12,8 +12,8 @@ RARE = {
     "a listing that took too long is made again",
     "a range is read of a file that is still the same",
     "a start marker is removed after the delay",
-    "an appender merges what it knew lately",
-    "what was passed at once was looked at lately",
+    "an appender merges only by a recent listing",
+    "segments are passed at once only after a recent listing",
 }
 """Rules whose absence shows in one of 10,000 seeds: for `make simulate ARGS='--rule …'`."""
 
@@ -22,7 +22,7 @@ FIRST_SEED = {
     "a listing with a hole is repeated": 860,
     "a name is freed after the delay": 215,
     "an appender frees names after the delay": 497,
-    "who was fenced looks at the place of a lost append": 269,
+    "a fenced producer looks up its lost append": 269,
 }
 """Where the search begins for rules that few seeds miss, so that the test is quick."""
 

@@ -15,7 +15,7 @@ from spark_log.errors import StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.files import SegmentName
-from spark_log.log.rewrite import delete_found
+from spark_log.log.rewrite import delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.table import next_version
 from spark_log.table.topic_table import CleanupPolicy, TableSetting
@@ -116,9 +116,9 @@ class Scene:
 
     def found_deletable(self):
         """Return what a cleaner is going to delete."""
-        cleaner = self.cleaner()
-        cleaner._now_us = self.world.storage_time_us()
-        return cleaner._deletable()
+        log, now_us = self.log, self.world.storage_time_us()
+        found = find_deletable(log.files, log.config.file_delete_delay_ms, now_us=now_us)
+        return actors.without_needed(self.world, found, now_us)
 
     def decide(self):
         """Return the newest version and what follows it, for a commit that comes later."""

@@ -6,8 +6,12 @@ not change the other choices of a seed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
+from spark_log.storage import StorageClock, Store
+from spark_log.storage.storage_time import StorageTime
+from spark_log.util.clock import Clock
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 
 _DAY_US = 86_400_000_000
@@ -74,3 +78,25 @@ class WallClocks(SimulatedClock):
                 days = self._shifts_us[name] / _DAY_US
                 self._scheduler.note(f"its clock is set {days:.4g} days off")
         return self._shifts_us[name]
+
+
+class OwnTime(StorageClock):
+    """Gives the process's own time for the storage's, which it only compares with its clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Ask nothing yet; ``clock`` is the process's clock."""
+        super().__init__(clock)
+        self.clock = clock
+
+    def read(self, store: Store, directory: str) -> StorageTime:
+        """Return the process's own time."""
+        shown = super().read(store, directory)
+        return _ComparedTime(self.clock.time_us(), shown.asked_ms, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _ComparedTime(StorageTime):
+    shown: StorageTime
+
+    def present_us(self, clock: Clock) -> int:
+        return self.shown.present_us(clock)

@@ -25,7 +25,7 @@ class Follower:
 
     Attributes:
         shell: runs ``spark-log`` in this process.
-        replace: what a page says, and what it is here, such as the URL of a bucket.
+        replace: text of a page → its replacement in the test, such as the URL of a bucket.
         names: the variables of the page's programs.
     """
 
@@ -50,7 +50,7 @@ class Follower:
                 case "text":
                     self.compare(block)
                 case _:
-                    raise AssertionError(f"nobody runs {block}")
+                    raise AssertionError(f"no rule runs {block}")
 
     def compare(self, block: Block) -> None:
         """Compare what was printed with a block, line by line; lines may have another order."""
@@ -79,8 +79,8 @@ class Follower:
         return outcome.err + outcome.out
 
     def _here(self, text: str) -> str:
-        for said, here in self.replace.items():
-            text = text.replace(said, here)
+        for on_page, here in self.replace.items():
+            text = text.replace(on_page, here)
         return text
 
 

@@ -1,4 +1,4 @@
-"""What a page of the site links to and loads."""
+"""The links of a page of the site, and the files that it loads."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Html(HTMLParser):
     """The links of a page, in the order of the page.
 
     Attributes:
-        ids: what a link can lead to inside of the page.
+        ids: the targets for links inside of the page.
         links: targets of <a>.
-        loads: what a browser gets with the page.
+        loads: URLs of the files that a browser loads with the page.
+        images: attributes of each <img>.
     """
 
     ids: set[str] = field(default_factory=set)
@@ -34,7 +35,7 @@ class Html(HTMLParser):
         super().__init__()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what a tag names."""
+        """Note the ids and URLs of a tag."""
         values = dict(attrs)
         self.ids |= {value for name in ("id", "name") if (value := values.get(name))}
         self.loads += _CSS.findall(values.get("style") or "")
@@ -57,12 +58,12 @@ def parse(path: Path) -> Html:
 
 
 def loaded_by_css(path: Path) -> list[str]:
-    """What a style sheet loads."""
+    """The URLs that a style sheet loads."""
     return _CSS.findall(path.read_text("utf-8"))
 
 
 def leaves_the_site(link: str) -> bool:
-    """Tell whether a link names a host, be it with a scheme or without."""
+    """Tell whether a link names a host, with a scheme or without."""
     parts = urlsplit(link)
     return bool(parts.netloc) or parts.scheme not in ("", "data")
 

@@ -74,7 +74,7 @@ class SmallDisk:
 
     @contextmanager
     def full(self):
-        """Fill it while others may write to it."""
+        """Fill the disk while others may write to it."""
         ballast = self.path / self.ballast[0]
         try:
             with open(ballast, "wb", buffering=0) as file, suppress(OSError):

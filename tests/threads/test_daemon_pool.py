@@ -22,7 +22,7 @@ def test_each_item_has_its_outcome():
     def invert(number):
         return 1 / number
 
-    found = dict(DaemonPool(3, 10_000).run(invert, range(20)))
+    found = dict(DaemonPool(3, 10_000, name="pool").run(invert, range(20)))
     assert {number: each.value for number, each in found.items() if not each.error} == {
         number: 1 / number for number in range(1, 20)
     }
@@ -43,14 +43,16 @@ def test_no_more_threads_run_than_are_allowed():
         with lock:
             running -= 1
 
-    assert len(list(DaemonPool(2, 60_000).run(call, range(8)))) == 8
+    assert len(list(DaemonPool(2, 60_000, name="pool").run(call, range(8)))) == 8
     assert most == 2
 
 
 def test_a_call_that_hangs_is_given_up_and_the_others_are_done(released, monkeypatch):
     now_s, found = [0.0], {}
     monkeypatch.setattr(daemon_pool, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    run = DaemonPool(2, 60_000).run(lambda number: number == 1 and released.wait(60), range(6))
+    run = DaemonPool(2, 60_000, name="pool").run(
+        lambda number: number == 1 and released.wait(60), range(6)
+    )
     for number, outcome in run:
         found[number] = outcome
         now_s[0] += 61 * (len(found) == 5)
@@ -65,7 +67,7 @@ def test_if_all_threads_hang_the_rest_is_not_tried(released):
         tried.append(number)
         released.wait(60)
 
-    found = dict(DaemonPool(2, 100).run(hang, range(50)))
+    found = dict(DaemonPool(2, 100, name="pool").run(hang, range(50)))
     assert sorted(tried) == [0, 1]
     assert len(found) == 50
     assert all(isinstance(each.error, StorageTimeoutError) for each in found.values())

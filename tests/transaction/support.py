@@ -1,7 +1,7 @@
 """States of a transactional id, reached by changes."""
 
 from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
@@ -16,23 +16,23 @@ def after(state, record):
 
 def initialized(transactional_id="t"):
     state = TransactionMetadata(transactional_id)
-    return after(state, changes.initialize(state, 1000, 1))
+    return after(state, decisions.initialize(state, 1000, 1))
 
 
 def ongoing(*partitions, groups=()):
     """A transaction of the owner alone."""
     state = initialized()
-    return after(state, changes.register(state, OWNER, partitions or (P0,), groups))
+    return after(state, decisions.register(state, OWNER, partitions or (P0,), groups))
 
 
 def joined(state, producer_id, *partitions, groups=()):
     """The state and the identity of a participant that has joined."""
-    state = after(state, changes.join(state, state.owner, producer_id, partitions, groups))
+    state = after(state, decisions.join(state, state.owner, producer_id, partitions, groups))
     return state, state.participants[producer_id].producer
 
 
 def completed(state):
-    return after(state, changes.complete(state, state.transaction))
+    return after(state, decisions.complete(state, state.transaction))
 
 
 def markers_in(log):

@@ -14,7 +14,7 @@ from spark_log.transaction import (
     TransactionCleaner,
     TransactionCoordinator,
     TransactionStateLog,
-    changes,
+    decisions,
     find_transactional_id,
 )
 from tests.log.support import ShiftedClock
@@ -83,7 +83,7 @@ def test_a_decided_one_is_finished_at_once(cluster, coordinator):
     owner = coordinator.initialize(60_000)
     coordinator.register(owner, [partition(cluster)])
     log = TransactionStateLog(cluster.store, "t", cluster.clock)
-    log.commit(lambda state: changes.commit(state, owner, [owner]))
+    log.commit(lambda state: decisions.commit(state, owner, [owner]))
     assert cleaned(cluster) == [CleanedTransactionalId("t", "finish")]
     assert state(cluster).state == "CompleteCommit"
 

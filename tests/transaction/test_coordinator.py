@@ -8,6 +8,7 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
+from spark_log.config import ClusterConfig
 from spark_log.errors import (
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
@@ -24,7 +25,8 @@ from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
     TransactionOffset,
-    changes,
+    batch_timeout_ms,
+    decisions,
     find_transactional_id,
     state,
 )
@@ -150,7 +152,7 @@ def test_used_up_epochs_are_replaced_by_a_new_producer_id(cluster, coordinator, 
     last = replace(first, producer_epoch=LAST_EPOCH - 1)
 
     def skip(state):
-        record = changes.initialize(
+        record = decisions.initialize(
             replace(state, owner=replace(last, producer_epoch=last.producer_epoch - 1)), 1000
         )
         return record
@@ -170,7 +172,7 @@ def skipped_to(coordinator, epoch):
     owner = replace(coordinator.initialize(TIMEOUT_MS), producer_epoch=epoch)
     before = replace(owner, producer_epoch=epoch - 1)
     coordinator._log.commit(  # noqa: SLF001 - in place of 32,766 transactions
-        lambda state: changes.initialize(replace(state, owner=before), TIMEOUT_MS)
+        lambda state: decisions.initialize(replace(state, owner=before), TIMEOUT_MS)
     )
     return owner
 
@@ -186,10 +188,10 @@ def test_an_owner_that_could_not_be_replaced_is_replaced_before_its_next_transac
         kept = coordinator.commit(owner)
         assert kept == replace(owner, producer_epoch=epoch + 1)
         with pytest.raises(UnknownOutcomeError):
-            coordinator.renewed(kept)
-    fresh = coordinator.renewed(kept)
+            coordinator.renew_owner(kept)
+    fresh = coordinator.renew_owner(kept)
     assert (fresh.producer_id > owner.producer_id, fresh.producer_epoch) == (True, 0)
-    assert coordinator.renewed(fresh) == fresh
+    assert coordinator.renew_owner(fresh) == fresh
     coordinator.register(fresh, of(cluster, 0))
 
 
@@ -214,10 +216,27 @@ def test_an_owner_that_was_replaced_although_the_answer_was_lost_is_not_fenced(
     assert kept == replace(owner, producer_epoch=LAST_EPOCH + 1)
     recorded = another(cluster).refresh().owner
     assert recorded.producer_id > owner.producer_id
-    assert coordinator.renewed(kept) == recorded
+    assert coordinator.renew_owner(kept) == recorded
     another(cluster).initialize(TIMEOUT_MS)
     with pytest.raises(ProducerFencedError):
-        coordinator.renewed(kept)
+        coordinator.renew_owner(kept)
+
+
+@pytest.mark.parametrize(
+    ("most_ms", "given_ms", "timeout_ms"),
+    [
+        (900_000, None, 900_000),
+        (1_000_000, None, 900_000),
+        (60_000, None, 60_000),
+        (60_000, 1234, 1234),
+        (60_000, 60_001, 60_001),  # for the coordinator to refuse
+    ],
+)
+def test_the_timeout_of_a_batch_is_what_was_given_or_as_long_as_the_cluster_allows(
+    most_ms, given_ms, timeout_ms
+):
+    config = ClusterConfig(transaction_max_timeout_ms=most_ms)
+    assert batch_timeout_ms(config, given_ms) == timeout_ms
 
 
 def test_a_timeout_above_the_clusters_is_refused(cluster, root, coordinator):
@@ -319,7 +338,7 @@ def test_a_commit_of_an_aborted_transaction_is_refused(cluster, coordinator):
     coordinator.register(owner, of(cluster, 0))
     observer = another(cluster)
     observer.expire(observer.refresh().transaction)
-    observer.finish()
+    observer.complete()
     with pytest.raises(TransactionAbortableError):
         coordinator.commit(owner)
     assert coordinator.abort(owner) == replace(owner, producer_epoch=1)
@@ -482,13 +501,13 @@ def test_the_next_transaction_completes_the_one_before(cluster, markers):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0))
     owner = coordinator.commit(owner)
-    assert coordinator.refresh().state.is_prepared
+    assert coordinator.refresh().is_prepared
     assert len(markers) == 1
     coordinator.register(owner, of(cluster, 1))
     assert coordinator.refresh().transaction == 2
     coordinator.abort(owner)
-    coordinator.complete()
-    coordinator.complete()
+    coordinator.record_completion()
+    coordinator.record_completion()
     assert coordinator.refresh().state is TransactionState.COMPLETE_ABORT
     assert len(markers) == 2
 
@@ -500,7 +519,7 @@ def test_what_nobody_completed_is_completed_by_the_next_owner(cluster, markers):
     gone.commit(owner)
     following = another(cluster)
     following.register(following.initialize(TIMEOUT_MS), of(cluster, 0))
-    gone.complete()
+    gone.record_completion()
     assert following.refresh().state is TransactionState.ONGOING
 
 

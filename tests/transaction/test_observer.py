@@ -14,7 +14,7 @@ from spark_log.transaction import (
     TransactionCoordinator,
     TransactionObserver,
     TransactionStateLog,
-    changes,
+    decisions,
 )
 from spark_log.transaction.producers import forget_producer
 from spark_log.util.clock import ManualClock
@@ -176,8 +176,8 @@ def test_a_committed_one_that_lacks_its_marker_is_not_aborted(cluster, coordinat
     owner = coordinator.initialize(TIMEOUT_MS)
     blocking = begin(cluster, coordinator, owner, 0)
     log = TransactionStateLog(cluster.store, "t", cluster.clock)
-    log.commit(lambda state: changes.commit(state, owner, [owner]))
-    log.commit(lambda state: changes.complete(state, 1))
+    log.commit(lambda state: decisions.commit(state, owner, [owner]))
+    log.commit(lambda state: decisions.complete(state, 1))
     assert reader.waits(blocking, 1000) == 500
     assert reader.markers() == [(1, True)]
 

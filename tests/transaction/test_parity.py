@@ -18,7 +18,7 @@ from spark_log.record import MAX_PRODUCER_EPOCH, ControlRecordType
 from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
-    changes,
+    decisions,
     find_transactional_id,
 )
 from spark_log.transaction.state import LAST_EPOCH
@@ -68,7 +68,7 @@ def at_the_last_epoch(cluster, coordinator):
     last = replace(first, producer_epoch=LAST_EPOCH)
     before = replace(first, producer_epoch=LAST_EPOCH - 1)
     coordinator._log.commit(  # noqa: SLF001 - 32,766 transactions later
-        lambda state: changes.initialize(replace(state, owner=before), TIMEOUT_MS)
+        lambda state: decisions.initialize(replace(state, owner=before), TIMEOUT_MS)
     )
     assert coordinator.refresh().owner == last
     coordinator.register(last, [partition(cluster)])
@@ -92,7 +92,7 @@ class TestLastEpoch:
     ):
         other = another(cluster)
         other.expire(other.refresh().transaction)
-        other.finish()
+        other.complete()
         owner = coordinator.abort(at_the_last_epoch)
         assert markers(cluster) == [(at_the_last_epoch.producer_id, MAX_PRODUCER_EPOCH, False)]
         if owner.producer_epoch == MAX_PRODUCER_EPOCH:
@@ -176,9 +176,9 @@ def test_a_decision_is_repeated_while_it_is_not_complete_and_never_reversed(
     with monkeypatch.context() as broken:
         broken.setattr(PartitionLog, "append_markers", fail)
         following = decide(owner)
-        assert coordinator.state.state.is_prepared
+        assert coordinator.state.is_prepared
     assert decide(owner) == following == replace(owner, producer_epoch=1)
-    coordinator.finish()
+    coordinator.complete()
     assert markers(cluster) == [(owner.producer_id, 1, commits)]
     other, error = (
         (coordinator.abort, InvalidTxnStateError)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spark_log.errors import CorruptRecordError
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state import (
     Participant,
@@ -37,7 +37,7 @@ def corrupt(before, state):
 def decided():
     state, _ = joined(ongoing(P0, groups=["g"]), 5, P1)
     offset = TransactionOffset("g", "topic", "a-topic", 0, 7, 2, "note")
-    return after(state, changes.commit(state, OWNER, [OWNER], [offset], 3))
+    return after(state, decisions.commit(state, OWNER, [OWNER], [offset], 3))
 
 
 def test_a_record_read_back_makes_the_same_state():

@@ -12,7 +12,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.state import TransactionMetadata
 from spark_log.transaction.state_log import TransactionStateLog
 from tests.log.support import HookedStore, done_but, failing
@@ -29,20 +29,20 @@ def store(memory_store):
 @pytest.fixture
 def log(store, clock):
     log = TransactionStateLog(store, "orders", clock)
-    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    log.commit(lambda state: decisions.initialize(state, 1000, 1))
     return log
 
 
 def begin(state):
-    return changes.register(state, OWNER, [P0])
+    return decisions.register(state, OWNER, [P0])
 
 
 def commit(state):
-    return changes.commit(state, OWNER, [OWNER])
+    return decisions.commit(state, OWNER, [OWNER])
 
 
 def abort(state):
-    return changes.expire(state, 1)
+    return decisions.expire(state, 1)
 
 
 def files(store):
@@ -59,7 +59,7 @@ def test_a_change_is_seen_by_all(store, log, clock):
 def test_start_up_costs_a_listing_and_the_newest_segment(memory_store, clock, before):
     store = HookedStore(memory_store, is_mapped=False)
     log = TransactionStateLog(store, "orders", clock)
-    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    log.commit(lambda state: decisions.initialize(state, 1000, 1))
     for change in before:
         log.commit(change)
     other = TransactionStateLog(store, "orders", clock)
@@ -75,7 +75,7 @@ def test_a_record_of_another_process_is_read_once_and_appended_behind_without_a_
     memory_store, clock
 ):
     log = TransactionStateLog(memory_store, "orders", clock)
-    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    log.commit(lambda state: decisions.initialize(state, 1000, 1))
     store = HookedStore(memory_store, is_mapped=False)
     other = TransactionStateLog(store, "orders", clock)
     other.replay()
@@ -95,7 +95,7 @@ def test_a_record_of_another_process_is_read_once_and_appended_behind_without_a_
 
 def test_an_append_long_after_a_read_lists_the_log(memory_store, clock):
     log = TransactionStateLog(memory_store, "orders", clock)
-    log.commit(lambda state: changes.initialize(state, 1000, 1))
+    log.commit(lambda state: decisions.initialize(state, 1000, 1))
     store = HookedStore(memory_store, is_mapped=False)
     other = TransactionStateLog(store, "orders", clock)
     other.replay()
@@ -133,7 +133,7 @@ def test_a_registration_that_a_decision_overtook_is_refused(store, log, clock):
     def slow(state):
         if not overtaken:
             overtaken.append(other.commit(commit))
-        return changes.register(state, OWNER, [P1])
+        return decisions.register(state, OWNER, [P1])
 
     with pytest.raises(ProducerFencedError):
         log.commit(slow)
@@ -152,12 +152,12 @@ def test_a_decision_whose_answer_was_lost_is_looked_for(store, log):
     assert log.commit(decide).state == "PrepareCommit"
     assert decided == ["Ongoing"], "it was found, and not made again"
     store.once("put_if_absent", failing(LOST))
-    assert log.commit(lambda state: changes.complete(state, 1)).state == "CompleteCommit"
+    assert log.commit(lambda state: decisions.complete(state, 1)).state == "CompleteCommit"
 
 
 def test_a_late_reader_reads_one_record(store, log, clock):
     for _ in range(20):
-        log.commit(lambda state: changes.initialize(state, 1000))
+        log.commit(lambda state: decisions.initialize(state, 1000))
     store.calls.clear()
     late = TransactionStateLog(store, "orders", clock)
     assert (late.replay(), late.state) == (1, log.state)
@@ -169,7 +169,7 @@ def test_a_long_log_stays_small(store, clock):
     log = TransactionStateLog(store, "orders", clock, config)
     most = 0
     for _ in range(300):
-        log.commit(lambda state: changes.initialize(state, 1000, 1))
+        log.commit(lambda state: decisions.initialize(state, 1000, 1))
         clock.advance_ms(100)
         most = max(most, len(files(store)))
     assert most < 2 * log.trim_every + 30
@@ -182,10 +182,10 @@ def test_a_change_on_an_old_state_does_not_take_a_name_that_was_freed(store, clo
     """A change is first tried on the state as it is known, without a look at the log."""
     config = TopicConfig.parse({"file.delete.delay.ms": 1000})
     slept = TransactionStateLog(store, "orders", clock, config)
-    slept.commit(lambda state: changes.initialize(state, 1000, 1))
+    slept.commit(lambda state: decisions.initialize(state, 1000, 1))
     other = TransactionStateLog(store, "orders", clock, config)
     for _ in range(3 * other.trim_every):
-        other.commit(lambda state: changes.initialize(state, 1000))
+        other.commit(lambda state: decisions.initialize(state, 1000))
         clock.advance_ms(100)
     assert "00000000000000000001.log" not in files(store), "the name is free"
     with pytest.raises(ProducerFencedError):
@@ -198,7 +198,7 @@ def test_a_log_that_was_removed_is_not_begun_again(store, log, clock, memory_sto
     memory_store.delete_directory(TransactionStateLog.directory_of("orders"))
     with pytest.raises(LogTruncatedError):
         TransactionStateLog(store, "orders", clock).commit(
-            lambda state: changes.initialize(state, 1000, 2)
+            lambda state: decisions.initialize(state, 1000, 2)
         )
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from spark_log.errors import ConcurrentTransactionsError, TransactionError
 from spark_log.record import MAX_PRODUCER_EPOCH
-from spark_log.transaction import changes
+from spark_log.transaction import decisions
 from spark_log.transaction.records import from_json
 from spark_log.transaction.state import (
     LAST_EPOCH,
@@ -84,7 +84,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(lag=picks)
     def initialize(self, lag):
         new = self.new_id()
-        if self.attempt(lambda state: changes.initialize(state, 1000, new), lag):
+        if self.attempt(lambda state: decisions.initialize(state, 1000, new), lag):
             self.owners.append(self.state.owner)
 
     @precondition(lambda self: self.state.owner is not None and not self.is_busy)
@@ -93,7 +93,7 @@ class TransactionMachine(RuleBasedStateMachine):
         """Let epochs pass, as many transactions would."""
         if self.state.needs_producer_id:
             return
-        record = changes.initialize(self.state, 1000)
+        record = decisions.initialize(self.state, 1000)
         owner = record.owner
         assert owner is not None
         jump = record.model_copy(
@@ -110,7 +110,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @property
     def is_busy(self):
-        return self.state.state is TransactionState.ONGOING or self.state.state.is_prepared
+        return self.state.is_open
 
     @precondition(lambda self: self.owners)
     @rule(which=picks, partition=picks, lag=picks, old_id=st.none() | st.integers(1, 8))
@@ -123,7 +123,7 @@ class TransactionMachine(RuleBasedStateMachine):
         def decide(state):
             free = state.free_producer_id()
             chosen[:] = [old_id or (new if free is None else free)]
-            return changes.join(state, owner, chosen[0], [TopicIdPartition("t", partition)])
+            return decisions.join(state, owner, chosen[0], [TopicIdPartition("t", partition)])
 
         if self.attempt(decide, lag):
             assert owner == self.states[-2].owner
@@ -144,11 +144,11 @@ class TransactionMachine(RuleBasedStateMachine):
         self.register(producers[which % len(producers)], partition, lag, is_owner=False)
 
     def register(self, producer, partition, lag, is_owner):
-        was_ongoing = self.state.state is TransactionState.ONGOING
+        was_ongoing = self.state.is_ongoing
         number = self.state.transaction
         found = TopicIdPartition("t", partition)
         try:
-            is_made = self.append(lambda s: changes.register(s, producer, [found]), lag)
+            is_made = self.append(lambda s: decisions.register(s, producer, [found]), lag)
         except TransactionError:
             joined = self.participants.get(producer)
             assert joined is None or not was_ongoing or joined != number
@@ -158,7 +158,7 @@ class TransactionMachine(RuleBasedStateMachine):
             assert producer == self.states[-2].owner
             self.on_participant(producer, partition)
         assert self.participants[producer] == self.state.transaction
-        assert self.state.state is TransactionState.ONGOING
+        assert self.state.is_ongoing
         self.registered[producer].add(partition)
 
     def on_participant(self, producer, partition):
@@ -179,7 +179,7 @@ class TransactionMachine(RuleBasedStateMachine):
             if at in counting
         ]
         batch_id = self.state.transaction if is_batch else None
-        if self.attempt(lambda s: changes.commit(s, owner, present, batch_id=batch_id), lag):
+        if self.attempt(lambda s: decisions.commit(s, owner, present, batch_id=batch_id), lag):
             assert owner == self.states[-2].owner
             self.on_decided("commit")
             assert {self.participants[each] for each in present} <= {self.state.transaction}
@@ -188,21 +188,21 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(which=picks, lag=picks)
     def abort(self, which, lag):
         owner = self.owners[-1 - which % len(self.owners)]
-        if self.attempt(lambda state: changes.abort(state, owner), lag):
+        if self.attempt(lambda state: decisions.abort(state, owner), lag):
             assert owner == self.states[-2].owner
             self.on_decided("abort")
 
     @rule(back=picks, lag=picks)
     def expire(self, back, lag):
         number = self.states[max(0, len(self.states) - 1 - back)].transaction
-        if self.attempt(lambda state: changes.expire(state, number), lag):
+        if self.attempt(lambda state: decisions.expire(state, number), lag):
             assert self.state.transaction == number
             self.on_decided("abort")
 
     @rule(back=picks, lag=picks)
     def complete(self, back, lag):
         number = self.states[max(0, len(self.states) - 1 - back)].transaction
-        if self.attempt(lambda state: changes.complete(state, number), lag):
+        if self.attempt(lambda state: decisions.complete(state, number), lag):
             assert number in self.outcomes
 
     @precondition(lambda self: self.is_busy)
@@ -210,9 +210,9 @@ class TransactionMachine(RuleBasedStateMachine):
     def finish(self):
         """What whoever wants to go on does."""
         number = self.state.transaction
-        if self.attempt(lambda state: changes.expire(state, number)):
+        if self.attempt(lambda state: decisions.expire(state, number)):
             self.on_decided("abort")
-        self.attempt(lambda state: changes.complete(state, number))
+        self.attempt(lambda state: decisions.complete(state, number))
         assert not self.is_busy
 
     def on_decided(self, outcome):
@@ -235,8 +235,8 @@ class TransactionMachine(RuleBasedStateMachine):
     def the_outcome_is_that_of_the_decision(self):
         outcome = self.outcomes.get(self.state.transaction)
         if self.state.state is not TransactionState.EMPTY:
-            assert self.state.state.is_committed == (outcome == "commit")
-            assert self.state.state.is_aborted == (outcome == "abort")
+            assert self.state.is_committed == (outcome == "commit")
+            assert self.state.is_aborted == (outcome == "abort")
 
     @invariant()
     def epochs_of_ended_transactions_are_raised(self):
@@ -252,15 +252,14 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def a_transaction_begins_when_the_one_before_is_complete(self):
         if len(self.states) > 1 and self.states[-2].transaction < self.state.transaction:
-            before = self.states[-2].state
-            assert before is not TransactionState.ONGOING
-            assert not before.is_prepared
+            before = self.states[-2]
+            assert not before.is_open
 
     @invariant()
     def whoever_is_busy_is_waited_for(self):
         if self.is_busy:
             try:
-                changes.initialize(self.state, 1000, self.ids + 1)
+                decisions.initialize(self.state, 1000, self.ids + 1)
             except ConcurrentTransactionsError:
                 return
             raise AssertionError("an owner began before the transaction was complete")

@@ -6,7 +6,7 @@ from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.log import PartitionLog
 from spark_log.record import EndTransactionMarker
-from spark_log.transaction import TransactionStateLog, TransactionVerifier, changes
+from spark_log.transaction import TransactionStateLog, TransactionVerifier, decisions
 from tests.cli.support import begin_transaction, flip, partition_log
 
 P0, P1 = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -27,10 +27,10 @@ def complete_without_markers(root, producer, *, is_committed):
     """Append to the state log what a coordinator would that forgets the markers."""
     log = TransactionStateLog(Cluster(root).store, "orders", Cluster(root).clock)
     if is_committed:
-        log.commit(lambda state: changes.commit(state, producer, [producer]))
+        log.commit(lambda state: decisions.commit(state, producer, [producer]))
     else:
-        log.commit(lambda state: changes.abort(state, producer))
-    log.commit(lambda state: changes.complete(state, 1))
+        log.commit(lambda state: decisions.abort(state, producer))
+    log.commit(lambda state: decisions.complete(state, 1))
 
 
 def put_marker(root, producer, partition, *, is_committed):

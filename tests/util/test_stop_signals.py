@@ -37,6 +37,7 @@ def test_the_end_of_the_java_process_that_started_this_one_counts(monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     stop = StopSignals()
     assert not stop.is_set()
-    monkeypatch.setattr(os, "getppid", lambda: 1)
+    parent = os.getppid()
+    monkeypatch.setattr(os, "getppid", lambda: parent + 1)
     assert stop.is_set()
     assert stop.exit_status == 143

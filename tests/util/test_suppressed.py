@@ -134,7 +134,10 @@ SILENT = {
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/sink/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/program/progress_bar.py", "OSError"): "there is no terminal",
-    ("log/chain/chain_appender.py", "StorageError"): "followers copy the leader's file instead",
+    (
+        "log/chain/replicated_appender.py",
+        "StorageError",
+    ): "followers copy the leader's file instead",
     ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (
         "log/segment/staged_copies.py",

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin import BrokerDescription
 from spark_log.cli.format import Output, counted, print_json, print_table, print_text
 from spark_log.cli.options import Root, with_option_groups
 from spark_log.cli.terminal import with_examples
+from spark_log.types import BrokerDescription
 from spark_log.util import printable
 
 app = typer.Typer(rich_markup_mode=None)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spark_log.admin import LogDirDescription, ReplicaInfo
 from spark_log.cli.format import Output, print_json, print_table, print_text
 from spark_log.cli.options import Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
+from spark_log.types import LogDirDescription, ReplicaInfo
 from spark_log.util import printable
 
 

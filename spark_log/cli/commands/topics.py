@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin import PartitionDescription
 from spark_log.cli.format import (
     Output,
     counted,
@@ -35,7 +34,7 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.metadata import MetadataImage
-from spark_log.types import NewPartitions, NewTopic
+from spark_log.types import NewPartitions, NewTopic, PartitionDescription
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -6,12 +6,6 @@ from typing import Annotated
 
 import typer
 
-from spark_log.admin import (
-    AbortTransactionSpec,
-    ActiveProducer,
-    HangingTransaction,
-    TransactionDescription,
-)
 from spark_log.cli.format import Output, print_json, print_note, print_table
 from spark_log.cli.options import (
     Root,
@@ -22,7 +16,13 @@ from spark_log.cli.options import (
 )
 from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError, InvalidTxnStateError
-from spark_log.types import TopicPartition
+from spark_log.types import (
+    AbortTransactionSpec,
+    ActiveProducer,
+    HangingTransaction,
+    TopicPartition,
+    TransactionDescription,
+)
 from spark_log.util import SYSTEM_CLOCK
 
 app = typer.Typer(rich_markup_mode=None)

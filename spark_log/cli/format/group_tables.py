@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from spark_log.admin import GroupDescription, GroupPartitionLag, MemberDescription
 from spark_log.cli.format.output import Output, print_json, print_note, print_table
-from spark_log.types import TopicPartition
+from spark_log.types import GroupDescription, GroupPartitionLag, MemberDescription, TopicPartition
 
 _NONE: Final = "-"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spark_log.admin import PartitionDescription, TopicDescription
 from spark_log.cli.format.output import print_table, print_text
+from spark_log.types import PartitionDescription, TopicDescription
 
 _REPLICA_COLUMNS: Final = ("Partition", "Leader", "Replicas", "Isr", "Elr", "Offline")
 

@@ -8,7 +8,6 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from spark_log.admin import GroupListing
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import Parameters, View
@@ -16,6 +15,7 @@ from spark_log.coordinator import OffsetsTable, PartitionKey
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import Lag, first_unread_us
 from spark_log.metadata import TopicImage
+from spark_log.types import GroupListing
 
 _MAX_LAGS: Final = 1000
 """Maximum number of partitions whose logs the list of groups reads."""
@@ -81,7 +81,7 @@ def read_groups(console: Console, parameters: GroupsParameters, budget: Budget) 
     found = [each for each in console.admin.list_groups() if wanted in each.group_id.lower()]
     page = found[parameters.start : parameters.start + parameters.limit]
     # Read committed offsets first: a log end that is read later is never before them.
-    committed = OffsetsTable(console.cluster).all_positions()
+    committed = OffsetsTable(console.cluster).all_committed_offsets()
     keys = {key for each in page for key in committed.get(each.group_id, ())}
     topics = _topics(console, keys)
     bounds = _bounds(console, topics, budget) if len(topics) <= _MAX_LAGS else {}

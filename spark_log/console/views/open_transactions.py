@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.admin import TransactionDescription
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.errors import SparkLogError, TransactionalIdNotFoundError
 from spark_log.transaction import TransactionStateLog
+from spark_log.types import TransactionDescription
 
 MAX_TRANSACTIONS: Final = 100
 """Maximum number of transactional ids whose state one view reads, besides open transactions, which

@@ -136,7 +136,7 @@ def read_overview(console: Console, _: NoParameters, budget: Budget) -> Overview
     # Read committed offsets first: a log end that is read later is never before them.
     committed = {
         group_id: {key: each.offset for key, each in positions.items()}
-        for group_id, positions in OffsetsTable(cluster).all_positions().items()
+        for group_id, positions in OffsetsTable(cluster).all_committed_offsets().items()
     }
     budget.check()
     now_us = clock.time_us()  # wall clock: only shown

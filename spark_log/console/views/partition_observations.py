@@ -52,8 +52,8 @@ def observe_partitions(
     of_groups = {key for offsets in committed.values() for key in offsets}
     every.sort(key=lambda key: key not in of_groups)
 
-    is_mapped = console.cluster.store.is_mapped
-    limit = MAX_LISTED if is_mapped else MAX_LISTED // 5
+    is_local = console.cluster.store.is_local
+    limit = MAX_LISTED if is_local else MAX_LISTED // 5
     opened = itertools.count()
 
     def see(key: PartitionKey) -> Activity | None:

@@ -9,14 +9,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from spark_log.admin import PartitionDescription
 from spark_log.console.budget import Budget
 from spark_log.console.console import Console
 from spark_log.console.view import Parameters, TopicName, View
 from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
-from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType
+from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, PartitionDescription
 
 
 @dataclass(frozen=True, slots=True)

@@ -193,11 +193,7 @@ class FetchCursor:
         self.error = error
 
     def on_transient_failure(self, due_ms: float) -> None:
-        """Count a failure, and read again from ``offset`` later.
-
-        Args:
-            due_ms: the monotonic time of the next read.
-        """
+        """Count a failure, and read again from ``offset`` at the monotonic time ``due_ms``."""
         self.failures += 1
         self.error = None
         self.due_ms = due_ms

@@ -1,5 +1,7 @@
 """The loop of the fetching thread: it reads partitions in turn into the `FetchBuffer`.
 
+`Fetcher` starts the thread and joins it, and hands out what is in the buffer.
+
 A turn of a partition ends when ``max.partition.fetch.bytes`` of it are buffered. At the log's end
 the thread waits for a hint of the operating system that the partition's directory changed. It also
 reads from time to time without a hint: no result depends on hints.

@@ -1,4 +1,7 @@
-"""The fetcher: reads the assigned partitions ahead, on one thread and in bounded memory."""
+"""The fetcher: reads the assigned partitions ahead, on one thread and in bounded memory.
+
+It starts the thread and joins it. What the thread does is in `FetchLoop`.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +75,7 @@ class Fetcher:
         self._fatal: BaseException | None = None
         self._thread: threading.Thread | None = None
         # A request to an object store cannot be interrupted: the thread ends after its request.
-        self._join_s = None if store.is_mapped else _JOIN_S
+        self._join_s = None if store.is_local else _JOIN_S
 
     # --- partitions ------------------------------------------------------------------------------
 

@@ -18,9 +18,6 @@ def resolver(cluster: Cluster) -> Resolve:
     The function puts the marker of a decided transaction, and aborts a transaction that it has seen
     open for ``transaction.timeout.ms``. It makes no request in the first 500 ms, and then reads the
     transaction's state once a second for each partition. Failures are logged and counted.
-
-    Args:
-        cluster: the opened root.
     """
     # Imported here: readers of uncommitted records need none of it.
     from spark_log.coordinator import LazyTransactionalOffsets

@@ -1,9 +1,4 @@
 from .auto_commit import AutoCommit as AutoCommit
 from .committer import CommitCallback as CommitCallback
-from .committer import Committer as Committer
-from .committer import checked_offsets as checked_offsets
 from .consumer_coordinator import ConsumerCoordinator as ConsumerCoordinator
-from .coordinator_metrics import CoordinatorMetrics as CoordinatorMetrics
-from .group_membership import GroupMembership as GroupMembership
-from .membership import ConsumerMembership as ConsumerMembership
-from .standalone_membership import StandaloneMembership as StandaloneMembership
+from .consumer_group import ConsumerGroup as ConsumerGroup

@@ -10,10 +10,8 @@ from collections.abc import Collection, Iterable
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch import Fetcher
-from spark_log.consumer.group.auto_commit import AutoCommit
-from spark_log.consumer.group.committer import Committer
-from spark_log.consumer.group.coordinator_metrics import CoordinatorMetrics
-from spark_log.consumer.group.membership import ConsumerMembership, GroupAssignment
+from spark_log.consumer.group.consumer_group import ConsumerGroup
+from spark_log.consumer.group.membership import GroupAssignment
 from spark_log.consumer.position import FetchPositions, SubscriptionState, shown_partitions
 from spark_log.consumer.rebalance_listener import (
     ConsumerRebalanceListener,
@@ -46,26 +44,20 @@ class ConsumerCoordinator:
         fetcher: Fetcher,
         positions: FetchPositions,
         subscription: SubscriptionState,
-        membership: ConsumerMembership,
-        committer: Committer | None,
-        auto_commit: AutoCommit,
-        metrics: CoordinatorMetrics,
+        group: ConsumerGroup,
         listener_invoker: ConsumerRebalanceListenerInvoker,
     ) -> None:
-        """Start with no partitions.
-
-        The committer is None without a group. The name is the consumer's in log lines.
-        """
+        """Start with no partitions. The name is the consumer's in log lines."""
         self._cluster = cluster
         self._config = config
         self._name = name
         self._fetcher = fetcher
         self._positions = positions
         self._subscription = subscription
-        self._membership = membership
-        self._committer = committer
-        self._auto_commit = auto_commit
-        self._metrics = metrics
+        self._membership = group.membership
+        self._committer = group.committer
+        self._auto_commit = group.auto_commit
+        self._metrics = group.metrics
         self._listener_invoker = listener_invoker
         self._metadata_due_ms = -math.inf
         self._deleted: UnknownTopicOrPartitionError | None = None

@@ -26,11 +26,7 @@ class CoordinatorMetrics:
     """
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
-        """Start with all counts at 0.
-
-        Args:
-            now_ms: returns monotonic time in milliseconds.
-        """
+        """Start with all counts at 0."""
         self._now_ms = now_ms
         self._began_ms: float | None = None
         self._generation = 0

@@ -99,7 +99,7 @@ class GroupMembership:
             member = self._open_member()
             if self._known_status is None or self._topics != topics:
                 with self._metrics.joins.measure():
-                    if self._known_status is None and not self._cluster.store.is_mapped:
+                    if self._known_status is None and not self._cluster.store.is_local:
                         call_beside(self._table.refresh)  # it is read after the join
                     member.join(topics)
                 self._topics = frozenset(topics)

@@ -283,10 +283,6 @@ class FetchPositions:
 
         If the position is out of range, ``auto.offset.reset`` gives the next one.
 
-        Args:
-            tp: the partition.
-            error: the failure.
-
         Returns:
             False if the topic was deleted, so that the metadata has to be read again.
 

@@ -104,19 +104,16 @@ class OffsetFetcher:
 
         Neither `reset_offsets` nor the user of a log that `take_log` returns lists it again.
 
-        Args:
-            topics: partition → its topic.
-
         Returns:
             A function that waits, and returns the view, or the error, of each partition; empty for
             a local store. Until it has returned, none of these partitions may be looked up.
         """
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             return dict
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
         # With many partitions, their last segments are not kept in memory until they are read.
-        reads_on = len(logs) <= _MAX_AT_ONCE
-        return _begin(logs, lambda _, log: log.observe(reads_on=reads_on))
+        keeps_for_next_read = len(logs) <= _MAX_AT_ONCE
+        return _begin(logs, lambda _, log: log.observe(keeps_for_next_read=keeps_for_next_read))
 
     def take_log(self, topic: TopicImage, partition: int) -> PartitionLog:
         """Return the log handle of a partition, for another thread; it is not used here again."""
@@ -163,7 +160,7 @@ class OffsetFetcher:
         Returns:
             A function to call after the reads. It, and this call, raise the errors of `check_root`.
         """
-        if not self._cluster.store.is_mapped:
+        if not self._cluster.store.is_local:
             return call_beside(self.check_root)
         self.check_root()
         return self.check_root
@@ -197,10 +194,6 @@ class OffsetFetcher:
     ) -> dict[TopicPartition, _Answer]:
         """Read partitions, many at once on a remote store.
 
-        Args:
-            topics: partition → its topic.
-            read: the function that reads one partition.
-
         Raises:
             UnknownTopicOrPartitionError: a partition does not exist, or a topic was deleted.
             SparkLogError: the error of the first read that failed.
@@ -227,7 +220,7 @@ class OffsetFetcher:
             until_error: whether reads may stop after the first error.
         """
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
-        is_at_once = len(logs) > 1 and not self._cluster.store.is_mapped
+        is_at_once = len(logs) > 1 and not self._cluster.store.is_local
         found = _begin(logs, read)() if is_at_once else {}
         answers: dict[TopicPartition, _Answer | SparkLogError] = {}
         for tp, log in logs.items():

@@ -190,6 +190,19 @@ def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
     return checked
 
 
+def checked_times_us(timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return times in microseconds, by partition, from times in milliseconds since the epoch.
+
+    Raises:
+        TypeError: a key is no `TopicPartition`.
+        ValueError: a time is negative.
+    """
+    for tp in checked_partitions(timestamps):
+        if timestamps[tp] < 0:
+            raise ValueError(f"{tp}: time {timestamps[tp]} is negative; give ms since 1970")
+    return {tp: int(timestamp_ms) * 1000 for tp, timestamp_ms in timestamps.items()}
+
+
 def shown_partitions(partitions: Collection[TopicPartition], most: int = 5) -> str:
     """Return the first partitions as text, with the number of others; ``none`` if empty."""
     names = ", ".join(str(each) for each in sorted(partitions)[:most])

@@ -1,10 +1,4 @@
 from .claims import claims_in_force as claims_in_force
-from .cooperative_sticky import CooperativeStickyAssignor as CooperativeStickyAssignor
 from .cooperative_sticky import cooperative_step as cooperative_step
-from .partition_assignor import Assignor as Assignor
-from .partition_assignor import Racks as Racks
 from .partition_assignor import Subscription as Subscription
-from .range import RangeAssignor as RangeAssignor
 from .registry import assignor as assignor
-from .roundrobin import RoundRobinAssignor as RoundRobinAssignor
-from .sticky import StickyAssignor as StickyAssignor

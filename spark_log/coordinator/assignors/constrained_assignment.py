@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Mapping
 
 from spark_log.coordinator.assignors.partition_assignor import partitions_of
-from spark_log.coordinator.assignors.sticky_racks import StickyRacks
 from spark_log.types import TopicPartition
 
 
@@ -16,26 +15,22 @@ class ConstrainedAssignment:
     Each of *m* members gets ``n // m`` of *n* partitions, and ``n % m`` members get one more, first
     those that already own that many. Members keep as many of their partitions as their quota
     allows, those with low numbers first. The other partitions go in turn to members below their
-    quota. With racks, a member does not keep a partition without a replica in its rack, and
-    unassigned partitions are assigned within racks first.
+    quota.
     """
 
     def __init__(
         self,
         partitions: Mapping[str, int],
         owned: list[set[TopicPartition]],
-        racks: StickyRacks,
     ) -> None:
         """Return an assignment to build.
 
         Args:
             partitions: topic → number of partitions, sorted by topic.
             owned: the partitions of each member, in the order of positions.
-            racks: the racks of members and partitions.
         """
         self._partitions = partitions
         self._owned = owned
-        self._racks = racks
         members = max(1, len(owned))
         self._quota, self._larger_left = divmod(sum(partitions.values()), members)
         self._assigned: list[list[TopicPartition]] = [[] for _ in owned]
@@ -52,17 +47,12 @@ class ConstrainedAssignment:
             for partition in partitions_of(topic, count)
             if partition not in kept
         ]
-        if self._racks.matter:
-            rest = self._deal_out_within_racks(self._racks.by_candidates(rest))
         self._deal_out(rest)
         return self._assigned
 
     def _keep_owned(self) -> None:
         for member, owned in enumerate(self._owned):
-            keep = sorted(
-                (each for each in owned if not self._racks.mismatch(member, each)),
-                key=lambda each: (each.partition, each.topic),
-            )
+            keep = sorted(owned, key=lambda each: (each.partition, each.topic))
             if len(keep) < self._quota:
                 self._below_quota.append(member)
             elif len(keep) > self._quota and self._larger_left:
@@ -73,41 +63,6 @@ class ConstrainedAssignment:
                 if self._larger_left:
                     self._at_quota.append(member)
             self._assigned[member] = keep
-
-    def _deal_out_within_racks(self, rest: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign partitions within their racks; return the partitions that have no such member."""
-        left, turn = [], 0
-        for partition in rest:
-            at = self._next_within_racks(partition, self._below_quota, turn)
-            if at is not None:
-                member = self._below_quota[at]
-                self._assigned[member].append(partition)
-                if len(self._assigned[member]) < self._quota:
-                    at += 1
-                else:
-                    del self._below_quota[at]
-                    if self._larger_left:
-                        self._at_quota.append(member)
-                turn = at % len(self._below_quota) if self._below_quota else 0
-                continue
-            at = self._next_within_racks(partition, self._at_quota, 0)
-            if at is None:
-                left.append(partition)
-                continue
-            self._assigned[self._at_quota.pop(at)].append(partition)
-            self._grow_over_quota()
-        return left
-
-    def _next_within_racks(
-        self, partition: TopicPartition, members: list[int], start: int
-    ) -> int | None:
-        """Return the next index in ``members``, cyclically, with a rack of the partition."""
-        racks, of_members = self._racks.of_partition(partition), self._racks.of_members
-        for part in (range(start, len(members)), range(start)):
-            for at in part:
-                if of_members[members[at]] in racks:
-                    return at
-        return None
 
     def _deal_out(self, rest: list[TopicPartition]) -> None:
         at_quota = deque(self._at_quota)

@@ -17,10 +17,7 @@ class CooperativeStickyAssignor(StickyAssignor):
     to read the partitions that they keep.
     """
 
-    @property
-    def name(self) -> str:
-        """``cooperative-sticky``."""
-        return "cooperative-sticky"
+    name = "cooperative-sticky"
 
 
 def cooperative_step(

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 
 from spark_log.coordinator.assignors.partition_assignor import partitions_of
-from spark_log.coordinator.assignors.sticky_racks import StickyRacks
 from spark_log.types import TopicPartition
 
 
 class GeneralAssignment:
     """Kafka's ``AbstractStickyAssignor.GeneralAssignmentBuilder``.
 
-    1. Members keep the partitions that they own, if they subscribe to the topic and, with racks,
-       the partition has a replica in their rack.
+    1. Members keep the partitions that they own, if they subscribe to the topic.
     2. An unassigned partition goes to the subscriber with the fewest partitions (of several the
-       first by member id), topics with few subscribers first; with racks, within racks first.
+       first by member id), topics with few subscribers first.
     3. A partition moves if a subscriber has at least two partitions fewer than its owner: to its
        former owner if that is such a subscriber, else to the subscriber with the fewest. This is
        repeated until no partition moves. Partitions assigned in step 2 are moved first, unless a
@@ -34,7 +30,6 @@ class GeneralAssignment:
         subscribers: Mapping[str, tuple[int, ...]],
         owned: list[set[TopicPartition]],
         former_owners: Mapping[TopicPartition, int],
-        racks: StickyRacks,
     ) -> None:
         """Return an assignment to build.
 
@@ -43,7 +38,6 @@ class GeneralAssignment:
             subscribers: topic → positions of its subscribers.
             owned: the partitions of each member, in the order of positions.
             former_owners: partition → position of its former owner.
-            racks: the racks of members and partitions.
         """
         self._partitions = partitions
         self._subscribers = subscribers
@@ -53,7 +47,6 @@ class GeneralAssignment:
             for partition, member in former_owners.items()
             if self._may_have(partition, member)
         }
-        self._racks = racks
         self._members = len(owned)
         self._owned = owned
         # A dict serves as an ordered set.
@@ -70,7 +63,8 @@ class GeneralAssignment:
         topics = sorted(self._partitions, key=lambda topic: len(self._subscribers[topic]))
         every = [p for topic in topics for p in partitions_of(topic, self._partitions[topic])]
         new = [partition for partition in every if partition not in self._owner]
-        self._assign(new)
+        for partition in new:
+            self._give(partition, self._least_loaded(self._subscribers[partition.topic]))
         if not revoked:
             self._balance(new)
         self._balance(every)
@@ -81,39 +75,11 @@ class GeneralAssignment:
         revoked = False
         for member, owned in enumerate(self._owned):
             for partition in sorted(owned):
-                if self._may_have(partition, member) and not self._racks.mismatch(
-                    member, partition
-                ):
+                if self._may_have(partition, member):
                     self._give(partition, member)
                 else:
                     revoked = True
         return revoked
-
-    def _assign(self, partitions: list[TopicPartition]) -> None:
-        if self._racks.matter:
-            partitions = self._assign_within_racks(partitions)
-        for partition in partitions:
-            self._give(partition, self._least_loaded(self._subscribers[partition.topic]))
-
-    def _assign_within_racks(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """Assign partitions to subscribers in their racks; return those that have none."""
-        left = []
-        of_members = self._racks.of_members
-        for topic, of_topic in groupby(partitions, attrgetter("topic")):
-            candidates: dict[frozenset[str], list[int]] = {}
-            for partition in of_topic:
-                racks = self._racks.of_partition(partition)
-                if racks not in candidates:
-                    candidates[racks] = [
-                        member
-                        for member in self._subscribers[topic]
-                        if of_members[member] is None or of_members[member] in racks
-                    ]
-                if candidates[racks]:
-                    self._give(partition, self._least_loaded(candidates[racks]))
-                else:
-                    left.append(partition)
-        return left
 
     def _balance(self, partitions: list[TopicPartition]) -> None:
         """Move partitions until no move makes the assignment more balanced."""

@@ -8,9 +8,6 @@ from typing import Protocol
 
 from spark_log.types import TopicPartition
 
-Racks = Mapping[TopicPartition, frozenset[str]]
-"""Partition → racks that have a replica of it; a missing partition has no racks."""
-
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -23,18 +20,20 @@ class Subscription:
         generation: the generation of that rebalance; -1 without one. Of two claims to a partition,
             the older one loses.
         group_instance_id: ``group.instance.id`` of a static member (KIP-345).
-        rack: ``client.rack`` (KIP-881).
     """
 
     topics: tuple[str, ...]
     owned: frozenset[TopicPartition] = frozenset()
     generation: int = -1
     group_instance_id: str | None = None
-    rack: str | None = None
 
 
 class Assignor(Protocol):
-    """A pure function from subscriptions to assignments."""
+    """A pure function from subscriptions to assignments.
+
+    Unlike Kafka's (KIP-881), assignors do not know racks: ``client.rack`` decides which replica a
+    member reads, not which member reads a partition.
+    """
 
     @property
     def name(self) -> str:
@@ -44,7 +43,6 @@ class Assignor(Protocol):
         self,
         partitions: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
-        racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
         """Assign each partition of each subscribed topic to one of the topic's subscribers.
 
@@ -53,7 +51,6 @@ class Assignor(Protocol):
         Args:
             partitions: topic → number of its partitions; only existing topics.
             subscriptions: member id → subscription.
-            racks: racks of the replicas of partitions; None to ignore racks.
 
         Returns:
             Member id → partitions, for every member, in Kafka's order.
@@ -112,16 +109,6 @@ def subscribers_by_topic(
 def partitions_of(topic: str, count: int) -> list[TopicPartition]:
     """Return the partitions of a topic, in order."""
     return [TopicPartition(topic, number) for number in range(count)]
-
-
-def racks_matter(member_racks: Iterable[str], partition_racks: list[frozenset[str]]) -> bool:
-    """Return whether racks affect the assignment (Kafka's ``useRackAwareAssignment``).
-
-    They do not if members and replicas have no rack in common, or if every partition has a replica
-    in every rack.
-    """
-    every = frozenset[str]().union(*partition_racks)
-    return not every.isdisjoint(member_racks) and any(each != every for each in partition_racks)
 
 
 def _utf16(text: str) -> bytes:

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 
 from spark_log.coordinator.assignors.partition_assignor import (
-    Racks,
     Subscription,
     in_member_order,
     partitions_of,
@@ -21,7 +20,6 @@ class RoundRobinAssignor:
     Partitions, sorted by topic and number, go to members in turn (static members first, by instance
     id); a member that does not subscribe to the topic is skipped. If all members subscribe to the
     same topics, their numbers of partitions differ by at most one; if not, they may differ by more.
-    Racks are ignored.
     """
 
     name = "roundrobin"
@@ -30,7 +28,6 @@ class RoundRobinAssignor:
         self,
         partitions: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
-        racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
         """Return an assignment; the list of each member is sorted by topic and partition."""
         members = in_member_order(subscriptions)

@@ -8,17 +8,15 @@ from spark_log.coordinator.assignors.claims import claims_in_force, former_owner
 from spark_log.coordinator.assignors.constrained_assignment import ConstrainedAssignment
 from spark_log.coordinator.assignors.general_assignment import GeneralAssignment
 from spark_log.coordinator.assignors.partition_assignor import (
-    Racks,
     Subscription,
     in_java_order,
     subscribers_by_topic,
 )
-from spark_log.coordinator.assignors.sticky_racks import StickyRacks
 from spark_log.types import TopicPartition
 
 
 class StickyAssignor:
-    """Kafka's ``StickyAssignor`` (KIP-54, KIP-341; racks: KIP-881).
+    """Kafka's ``StickyAssignor`` (KIP-54, KIP-341).
 
     Balance has priority; then members keep their partitions. If all members subscribe to the same
     topics, their numbers of partitions differ by at most one, with the minimum of moves
@@ -36,30 +34,25 @@ class StickyAssignor:
     former owner that no longer subscribes to its topic.
     """
 
-    @property
-    def name(self) -> str:
-        """``sticky``."""
-        return "sticky"
+    name = "sticky"
 
     def assign(
         self,
         partitions: Mapping[str, int],
         subscriptions: Mapping[str, Subscription],
-        racks: Racks | None = None,
     ) -> dict[str, list[TopicPartition]]:
         """Return an assignment; each list has the kept partitions first, then the new ones."""
         members = in_java_order(subscriptions)
         subscribers = subscribers_by_topic(partitions, subscriptions, members)
         counts = {topic: partitions[topic] for topic in subscribers}
-        known = StickyRacks(counts, subscriptions, members, racks)
         claims = uncontested(claims_in_force(subscriptions))
         owned = [
             {each for each in claims[member] if 0 <= each.partition < counts.get(each.topic, 0)}
             for member in members
         ]
         if len({frozenset(each.topics) for each in subscriptions.values()}) <= 1:
-            lists = ConstrainedAssignment(counts, owned, known).build()
+            lists = ConstrainedAssignment(counts, owned).build()
         else:
             before = former_owners(subscriptions, members)
-            lists = GeneralAssignment(counts, subscribers, owned, before, known).build()
+            lists = GeneralAssignment(counts, subscribers, owned, before).build()
         return dict(zip(members, lists, strict=True))

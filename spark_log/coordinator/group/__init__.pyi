@@ -1,10 +1,10 @@
-from .changes import send_offsets as send_offsets
-from .changes import settle_offsets as settle_offsets
 from .coordinator import GroupCoordinator as GroupCoordinator
 from .group import GROUP_STATES as GROUP_STATES
 from .group import Group as Group
 from .group import Member as Member
 from .group import PendingOffsets as PendingOffsets
+from .group_decisions import send_offsets as send_offsets
+from .group_decisions import settle_offsets as settle_offsets
 from .group_log import GroupLog as GroupLog
 from .heartbeats import newest_heartbeat_us as newest_heartbeat_us
 from .member import GroupMember as GroupMember

@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 
 from spark_log.config import TopicConfig
 from spark_log.coordinator.assignors import assignor
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.heartbeat_watch import HeartbeatWatch
@@ -28,8 +28,8 @@ from spark_log.errors import SparkLogError, UnknownMemberIdError
 from spark_log.metadata import MetadataImage
 from spark_log.storage import Store
 from spark_log.threads import call_beside
-from spark_log.types import TopicPartition, random_id
-from spark_log.util import Clock, SuppressedErrors
+from spark_log.types import TopicPartition
+from spark_log.util import Clock, SuppressedErrors, random_id
 
 _RACE_MS = 10.0
 _TURN_MS = 10.0
@@ -108,7 +108,7 @@ class GroupCoordinator:
             self._heartbeats,
             self._clock,
             heartbeat_interval_ms,
-            is_local=cluster.store.is_mapped,
+            is_local=cluster.store.is_local,
         )
         self._image: MetadataImage | None = None
         self._topics: dict[str, GroupTopic] = {}
@@ -243,7 +243,7 @@ class GroupCoordinator:
             StorageError: they may not be released; call again.
         """
         member_id = self.member_id
-        self._commit(lambda group: group_changes.release(group, member_id, partitions))
+        self._commit(lambda group: group_decisions.release(group, member_id, partitions))
         return self.status()
 
     def forget(self) -> None:
@@ -288,14 +288,16 @@ class GroupCoordinator:
                 ", ".join(str(self._log.state.members[name].session_timeout_ms) for name in dead),
             )
             self._commit(
-                lambda group: group_changes.remove(group, dead, self._read_topics(), "expire")
+                lambda group: group_decisions.remove(group, dead, self._read_topics(), "expire")
             )
             self._heartbeats.forget(dead)
         if member.member_id in watchers:
             # Mostly the topics have not changed, and then the log need not be read.
             topics = self._read_topics()
-            if group_changes.update_topics(self._log.state, topics) is not None:
-                self._commit(lambda group: group_changes.update_topics(group, self._read_topics()))
+            if group_decisions.update_topics(self._log.state, topics) is not None:
+                self._commit(
+                    lambda group: group_decisions.update_topics(group, self._read_topics())
+                )
 
     def remove(self, member_ids: Collection[str]) -> None:
         """Remove members from the group; ids that are no members are ignored.
@@ -304,7 +306,7 @@ class GroupCoordinator:
             StorageError: they may still be members.
         """
         self._log.commit(
-            lambda group: group_changes.remove(group, member_ids, self._read_topics(), "leave")
+            lambda group: group_decisions.remove(group, member_ids, self._read_topics(), "leave")
         )
         self._heartbeats.forget(member_ids)
 
@@ -314,7 +316,7 @@ class GroupCoordinator:
         Raises:
             StorageError: it may not have been raised.
         """
-        self._log.commit(lambda group: group_changes.raise_generation(group, at_least))
+        self._log.commit(lambda group: group_decisions.raise_generation(group, at_least))
 
     def describe(self) -> Group:
         """Return the present state of the group.
@@ -357,7 +359,7 @@ class GroupCoordinator:
         try:
             # The metadata are read after the group; on an object store, while the heartbeat is put.
             read_image = self._cluster.image
-            if not self._cluster.store.is_mapped:
+            if not self._cluster.store.is_local:
                 read_image = call_beside(read_image)
             # The first heartbeat is written before others can check it.
             self._own_heartbeats.begin(member.member_id, join_request(member, generation))
@@ -389,7 +391,7 @@ class GroupCoordinator:
     ) -> GroupRecord | None:
         topics = self._read_joined_topics(group)
         assert self._image is not None
-        return group_changes.join(group, member, topics, self._image.cluster_config(), waiting)
+        return group_decisions.join(group, member, topics, self._image.cluster_config(), waiting)
 
     def _read_joined_topics(self, group: Group) -> dict[str, GroupTopic]:
         """Return the topics as `_read_topics` does; read once for each state of the group."""

@@ -8,7 +8,7 @@ Each partition therefore has at most one owner in every generation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from spark_log.coordinator.group.records import (
     MemberPart,
     PendingOffsetsPart,
     TopicPart,
-    of_partitions,
+    topic_partitions,
 )
 from spark_log.errors import CorruptRecordError
 from spark_log.record import ProducerIdAndEpoch
@@ -89,7 +89,7 @@ class Member:
         """Return the member from its stored form."""
         values = {name: getattr(part, name) for name in MemberPart.model_fields}
         for name in ("owned", "revoking", "pending"):
-            values[name] = of_partitions(values[name])
+            values[name] = topic_partitions(values[name])
         return Member(**values)
 
     def to_part(self) -> MemberPart:
@@ -182,13 +182,6 @@ class Group:
             if member.instance_id is not None
         }
 
-    def unowned(self) -> Iterator[TopicPartition]:
-        """Yield the partitions of subscribed topics that no member has."""
-        for name, topic in self.topics.items():
-            for number in range(topic.partitions):
-                if TopicPartition(name, number) not in self.owners:
-                    yield TopicPartition(name, number)
-
     def next_generation(self, **changed: Any) -> Group:
         """Return the group in its next generation, with changed attributes."""
         after = replace(self, generation=self.generation + 1, revision=0, **changed)
@@ -196,11 +189,38 @@ class Group:
             return after
         return replace(after, last_removal=after.generation)
 
-    def pending(self, partitions: Collection[TopicPartition]) -> tuple[PendingOffsets, ...]:
+    def pending_offsets_of(
+        self, partitions: Collection[TopicPartition]
+    ) -> tuple[PendingOffsets, ...]:
         """Return the pending offsets of some partitions."""
         return tuple(
             each for each in self.pending_offsets if not each.partitions.isdisjoint(partitions)
         )
+
+    def refusal_of(self, sent: PendingOffsets, instance_id: str | None) -> str:
+        """Return why offsets may not be sent to a transaction; empty if they may.
+
+        Args:
+            sent: the offsets.
+            instance_id: ``group.instance.id`` of the member, if it is a static one.
+        """
+        if not sent.member_id:
+            if not self.members:
+                return ""
+            return (
+                "it has members, and this consumer is none of them: subscribe instead of assigning"
+            )
+        member = self.members.get(sent.member_id)
+        if member is None:
+            reason = f"{sent.member_id!r} is not a member any more"
+            if instance_id is not None and instance_id in self.instances:
+                reason += f"; another process has taken its group.instance.id {instance_id!r}"
+            return reason
+        if sent.generation != self.generation:
+            return f"generation {sent.generation} has passed: {self.generation} has started"
+        if lost := sent.partitions - member.held:
+            return f"{sent.member_id!r} does not have {', '.join(map(str, sorted(lost)))}"
+        return ""
 
     def replay(self, record: GroupRecord) -> Group:
         """Return the group after one more record.
@@ -264,7 +284,7 @@ def _pending_offsets(part: PendingOffsetsPart) -> PendingOffsets:
         ProducerIdAndEpoch(part.producer_id, part.producer_epoch),
         part.generation,
         part.member_id,
-        of_partitions(part.partitions),
+        topic_partitions(part.partitions),
         part.committed_us,
     )
 

@@ -198,7 +198,7 @@ class GroupMember:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # --- positions -------------------------------------------------------------------------------
+    # --- committed offsets -----------------------------------------------------------------------
 
     def begin(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
         """Return the committed offsets of partitions that were just assigned to this member.
@@ -231,7 +231,7 @@ class GroupMember:
 
     def _run(self) -> None:
         probes = ProbeInterval.of(self._cluster.store)
-        if not self._cluster.store.is_mapped:
+        if not self._cluster.store.is_local:
             probes = replace(probes, min_ms=probes.max_ms)  # a change of a group takes longer
         quiet_since_ms = now_ms = self._clock.monotonic_ms()
         due_ms = self._coordinator.next_duty_ms()

@@ -25,8 +25,8 @@ from spark_log.coordinator.group.status import MemberStatus
 from spark_log.errors import CommitFailedError, IllegalGenerationError, UnknownMemberIdError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
-_Position_co = TypeVar("_Position_co", covariant=True)
-_Position = TypeVar("_Position")
+_Committed_co = TypeVar("_Committed_co", covariant=True)
+_Committed = TypeVar("_Committed")
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ _MAX_GENERATIONS = 20
 """Number of new generations during one commit after which it fails."""
 
 
-class FencedOffsets(Protocol[_Position_co]):
+class FencedOffsets(Protocol[_Committed_co]):
     """The part of the offsets table that members use: serial commits, each checked by the fence."""
 
     def fence(self, group: str, generation: int) -> None:
@@ -48,12 +48,12 @@ class FencedOffsets(Protocol[_Position_co]):
             StorageError: the fence may not have been raised; call again.
         """
 
-    def fetch(self, group: str) -> Mapping[TopicPartition, _Position_co]:
+    def fetch(self, group: str) -> Mapping[TopicPartition, _Committed_co]:
         """Return the group's committed offsets, after all commits so far."""
 
     def fetch_fenced(
         self, group: str, topic_ids: Mapping[str, str]
-    ) -> Mapping[TopicPartition, _Position_co]:
+    ) -> Mapping[TopicPartition, _Committed_co]:
         """Return the committed offsets of some topics when the fence was raised, or later.
 
         Args:
@@ -78,12 +78,12 @@ class FencedOffsets(Protocol[_Position_co]):
         """
 
 
-class MemberCommits(Generic[_Position]):
+class MemberCommits(Generic[_Committed]):
     """Reads and commits offsets for one member. For one thread at a time."""
 
     def __init__(
         self,
-        table: FencedOffsets[_Position],
+        table: FencedOffsets[_Committed],
         group_id: str,
         status: Callable[[], MemberStatus],
         refresh: Callable[[], MemberStatus],
@@ -108,7 +108,7 @@ class MemberCommits(Generic[_Position]):
 
     def begin(
         self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, _Position | None]:
+    ) -> Mapping[TopicPartition, _Committed | None]:
         """Return the committed offsets of partitions that were just assigned to the member.
 
         Returns:

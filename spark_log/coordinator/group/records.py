@@ -126,10 +126,10 @@ def from_json(value: bytes) -> GroupRecord:
 
 
 def _shown(stored: Mapping[str, Iterable[int]]) -> str:
-    return shown(sorted(of_partitions(stored)), _PARTITIONS_SHOWN) or "nothing"
+    return shown(sorted(topic_partitions(stored)), _PARTITIONS_SHOWN) or "nothing"
 
 
-def of_partitions(stored: Mapping[str, Iterable[int]]) -> frozenset[TopicPartition]:
+def topic_partitions(stored: Mapping[str, Iterable[int]]) -> frozenset[TopicPartition]:
     """Return partitions from the form in which they are stored."""
     return frozenset(
         TopicPartition(topic, number) for topic, numbers in stored.items() for number in numbers

@@ -23,9 +23,9 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_random
 
@@ -48,12 +48,8 @@ from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, shown
 
 _log = logging.getLogger(__name__)
 
-MAINTENANCE_EVERY = 32
-"""Number of versions after which the process that made the last one starts maintenance."""
-
 _MAX_BATCH_ROWS = 100_000
 _SMALL_ROWS = 500
-_BACKOFF_S = 0.001
 
 _RETRIABLE_ERRORS = (LogEndOffsetMismatchError, StorageUnavailableError, StorageTimeoutError)
 
@@ -86,6 +82,10 @@ class CommitRequest:
     is_fenced: bool = True
     is_done: bool = False
     error: SparkLogError | None = None
+
+    def is_allowed(self, fence: SetTransaction) -> bool:
+        """Return whether a group's fence allows the commit: no higher generation has started."""
+        return self.generation >= fence.version or not self.is_fenced
 
     def end(self, error: SparkLogError | None = None) -> None:
         """Set the outcome, unless the request has one."""
@@ -148,7 +148,17 @@ class _Staged:
 
 
 class CommitQueue:
-    """The commits of one process. Safe to use from any thread."""
+    """The commits of one process. Safe to use from any thread.
+
+    Attributes:
+        maintenance_every: the number of versions after which the process that made the last one
+            starts maintenance.
+        max_backoff_ms: the maximum pause before a version is made again after another process was
+            first.
+    """
+
+    maintenance_every: ClassVar[int] = 32
+    max_backoff_ms: ClassVar[float] = 1.0
 
     def __init__(self, table: OffsetsStore) -> None:
         """Return an empty queue.
@@ -216,7 +226,7 @@ class CommitQueue:
         batch: list[CommitRequest] = []
         retrying = Retrying(
             retry=retry_if_exception_type(_RETRIABLE_ERRORS),
-            wait=wait_random(0, _BACKOFF_S),
+            wait=wait_random(0, self.max_backoff_ms / 1000),
             stop=lambda attempt: _fail_late_requests(batch, attempt),
             reraise=True,
         )
@@ -242,13 +252,13 @@ class CommitQueue:
         expected = self._expected(batch)
         if not expected.transactions:
             table.refresh(create=True)
-        elif table.store.is_mapped:
+        elif table.store.is_local:
             self._stage(expected)
             table.refresh(create=True)
         elif table.is_fresh() and not is_retry:
             self._stage(expected)
         else:
-            with ThreadPoolExecutor(1, "spark-log-offsets") as thread:
+            with table.store.executor_class(1, "spark-log-offsets") as thread:
                 staging = thread.submit(self._stage, expected)
                 table.refresh(create=True)
                 staging.result()
@@ -276,7 +286,10 @@ class CommitQueue:
         content = _Content()
         for request in batch:
             fence = self._fence(request, content)
-            if request.is_done or not _is_allowed(request, fence):
+            if request.is_done:
+                continue
+            if not request.is_allowed(fence):
+                request.end(_fenced_error(request, fence))
                 continue
             if request.expected is None and request.group in content.transactions:
                 self._waiting.appendleft(request)  # decides on offsets that this version changes
@@ -307,7 +320,7 @@ class CommitQueue:
             now_ms - began_ms,
         )
         self._throttle.on_appended(version.number, now_ms - began_ms, now_ms)
-        self._is_due |= version.number % MAINTENANCE_EVERY == 0
+        self._is_due |= version.number % self.maintenance_every == 0
         self._table.on_appended(content.transactions.keys(), content.rows)
         for request in accepted:
             request.end()
@@ -331,7 +344,7 @@ class CommitQueue:
         """Return the rows that a request commits; None if it was refused, with its outcome set."""
         positions = CommittedOffsets()
         if request.expected is None:
-            positions = self._table.positions(request.group)
+            positions = self._table.committed_offsets(request.group)
         try:
             return tuple(request.decide(positions))
         except SparkLogError as error:
@@ -388,18 +401,13 @@ def _are_done(requests: Sequence[CommitRequest]) -> bool:
     return all(request.is_done for request in requests)
 
 
-def _is_allowed(request: CommitRequest, fence: SetTransaction) -> bool:
-    if request.generation >= fence.version or not request.is_fenced:
-        return True
-    request.end(
-        IllegalGenerationError(
-            f"generation {request.generation} of group {request.group!r} has ended: "
-            f"{fence.version} has started; nothing was committed",
-            generation=request.generation,
-            current=fence.version,
-        )
+def _fenced_error(request: CommitRequest, fence: SetTransaction) -> IllegalGenerationError:
+    return IllegalGenerationError(
+        f"generation {request.generation} of group {request.group!r} has ended: "
+        f"{fence.version} has started; nothing was committed",
+        generation=request.generation,
+        current=fence.version,
     )
-    return False
 
 
 @contextmanager

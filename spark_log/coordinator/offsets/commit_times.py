@@ -99,7 +99,7 @@ def to_footer(times: CommitTimes) -> dict[str, str]:
 
 def _appeared(store: Store, directory: str, commits: Collection[DataFile]) -> dict[str, int]:
     """Return path → the time at which a file was written; deleted files are left out."""
-    if not store.is_mapped:
+    if not store.is_local:
         wanted = {file.path for file in commits}
         listed = store.list(directory) if commits else ()
         return {file.name: file.modified_us for file in listed if file.name in wanted}

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.coordinator.offsets.commit_times import CommitTimes, RowId, row_ids, to_footer
-from spark_log.coordinator.offsets.rows import EMPTY, is_followed
+from spark_log.coordinator.offsets.rows import EMPTY, is_followed, sort_rows
 from spark_log.delta import DataFile, DataFiles
 from spark_log.record import int_array, int_scalar, text_array, text_scalar
 
@@ -28,7 +28,6 @@ NO_TIMES: CommitTimes = {}
 
 _RANGE_ROWS = 262_144
 _FILE_RANGES = 4
-_SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +137,7 @@ def _ranges(
 
 def _needed_rows(rows: pa.Table, before_us: int, *, is_full: bool) -> pa.Table:
     """Return the rows, sorted, without those that were superseded before a time."""
-    order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
-    rows = rows.take(order).combine_chunks()
+    rows = sort_rows(rows).combine_chunks()
     if rows.num_rows == 0:
         return rows
     followed = is_followed(rows)

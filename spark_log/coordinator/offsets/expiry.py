@@ -19,7 +19,7 @@ from spark_log.record import int_scalar, text_array
 _COLUMNS = ["group", "topic_id", "offset", "commit_timestamp"]
 
 
-def expired(
+def expired_offsets(
     positions: Mapping[PartitionKey, CommittedOffset],
     view: StateView[Group],
     image: MetadataImage,
@@ -63,7 +63,7 @@ def expired(
     return found
 
 
-def candidates(
+def candidate_groups(
     files: DataFiles,
     present: list[DataFile],
     image: MetadataImage,

@@ -36,11 +36,11 @@ class LazyTransactionalOffsets:
         self,
         state: TransactionMetadata,
         producer: ProducerIdAndEpoch,
-        group: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         partitions: Collection[TopicPartition],
     ) -> None:
         """Add pending offsets to a group, as `TransactionalOffsets.send` does."""
-        self._open().send(state, producer, group, partitions)
+        self._open().send(state, producer, member, partitions)
 
     def commit_offsets(self, state: TransactionMetadata) -> None:
         """Commit a transaction's offsets, as `TransactionalOffsets.commit_offsets` does."""

@@ -1,9 +1,9 @@
 """Maintenance of the offsets table, in the background of commits, keeps it small and fast to open.
 
-The process that commits every `MAINTENANCE_EVERY`-th version compacts small files. If they are due,
-it also lets delta-rs write a checkpoint, and deletes versions that are past the table's retention.
-Every ten minutes one process deletes expired offsets and unneeded data files. Each step may fail,
-or be done twice, without harm.
+After every `CommitQueue.maintenance_every` versions, the process that committed the last one
+compacts small files. If they are due, it also lets delta-rs write a checkpoint, and deletes
+versions that are past the table's retention. Every ten minutes one process deletes expired offsets
+and unneeded data files. Each step may fail, or be done twice, without harm.
 
 Ages are measured by the storage's time, never by this process's clock. A process whose clock
 differs from it by more than ``max.clock.skew.ms`` deletes nothing: one of the two clocks is wrong.
@@ -27,9 +27,9 @@ from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitReques
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times
 from spark_log.coordinator.offsets.compaction import Plan, compact, plan
 from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROPERTIES
-from spark_log.coordinator.offsets.expiry import candidates, expired
+from spark_log.coordinator.offsets.expiry import candidate_groups, expired_offsets
 from spark_log.coordinator.offsets.rows import TOMBSTONE, CommittedOffsets, Row
-from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
+from spark_log.coordinator.offsets.store import ChangedGroups, OffsetsStore
 from spark_log.delta import DataFile, DeltaCleanup, interval_us
 from spark_log.errors import (
     ClockSkewError,
@@ -41,6 +41,7 @@ from spark_log.errors import (
 )
 from spark_log.metadata import MetadataImage
 from spark_log.storage import (
+    OFFSETS_TABLE,
     check_clock_skew,
     is_listing_valid,
     listing_validity_ms,
@@ -52,7 +53,7 @@ from spark_log.util import SYSTEM_CLOCK, parse_json, shown
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_TIDIED = f"{DIRECTORY}/_tidied.json"
+_TIDIED = f"{OFFSETS_TABLE}/_tidied.json"
 _REQUESTS_TOGETHER = 500
 _TIMEOUT_MS = 60_000
 _MAX_TRIES = 20
@@ -73,11 +74,13 @@ class OffsetsMaintenance:
         compact_all_every_us: the time between two compactions of all files.
         checkpoint_pause_ms: the minimum time between two checkpoints, also at hundreds of versions
             per second, counted from a checkpoint that this process wrote or saw another one write.
+        cleanup_class: the class of the removal of versions and data files.
     """
 
     tidy_every_us: ClassVar[int] = 600_000_000
     compact_all_every_us: ClassVar[int] = 24 * 3600 * 1_000_000
     checkpoint_pause_ms: ClassVar[float] = 5000.0
+    cleanup_class: ClassVar[type[DeltaCleanup]] = DeltaCleanup
 
     def __init__(
         self, table: OffsetsStore, commits: CommitQueue, image: Callable[[], MetadataImage]
@@ -96,8 +99,8 @@ class OffsetsMaintenance:
         self._is_wanted = threading.Event()
         self._checkpoint_from_ms = 0.0
         self._known_checkpoint: int | None = None
-        self._cleanup = DeltaCleanup(table.store, DIRECTORY, table.clock)
-        self._told: set[str] = set()
+        self._cleanup = self.cleanup_class(table.store, OFFSETS_TABLE, table.clock)
+        self._warned: set[str] = set()
 
     def start(self) -> None:
         """Run the due steps on a separate thread; if they are running, run once more after that.
@@ -129,7 +132,7 @@ class OffsetsMaintenance:
         except ClockSkewError:
             self._compact(0)
             raise
-        self._told.discard("skew")
+        self._warned.discard("skew")
         self._compact(now_us, is_full=is_forced)
         if self._checkpoint(is_forced=is_forced):
             self._delete_versions(now_us)
@@ -150,7 +153,7 @@ class OffsetsMaintenance:
         text = self._table.state.configuration.get(RETENTION_MINUTES, "")
         if not re.fullmatch(r"[0-9]+", text) or int(text) < 1:
             if self._table.state.version >= 0:
-                _log.warning("%s of %s is %r, not a number", RETENTION_MINUTES, DIRECTORY, text)
+                _log.warning("%s of %s is %r, not a number", RETENTION_MINUTES, OFFSETS_TABLE, text)
             text = TABLE_PROPERTIES[RETENTION_MINUTES]
         return int(text) * 60_000_000
 
@@ -160,10 +163,10 @@ class OffsetsMaintenance:
                 self._is_wanted.clear()
                 self.run()
         except ClockSkewError as error:
-            self._warn_once("skew", f"{DIRECTORY} is not maintained by this process: {error}")
+            self._warn_once("skew", f"{OFFSETS_TABLE} is not maintained by this process: {error}")
         except (SparkLogError, OSError) as error:
             _log.warning(
-                "maintenance of %s failed, retrying after later commits: %s", DIRECTORY, error
+                "maintenance of %s failed, retrying after later commits: %s", OFFSETS_TABLE, error
             )
         finally:
             self._is_running.release()
@@ -184,12 +187,12 @@ class OffsetsMaintenance:
             with suppress(ClockSkewError):  # the last commit may be older than the maximum skew
                 check_clock_skew(self._table.clock, now_us, max_skew_ms)
                 return now_us
-        now_us = storage_time_us(self._table.store, DIRECTORY)
+        now_us = storage_time_us(self._table.store, OFFSETS_TABLE)
         check_clock_skew(self._table.clock, now_us, max_skew_ms)
         return now_us
 
     def _commit_times(self, files: Sequence[DataFile]) -> CommitTimes:
-        return commit_times(self._table.store, DIRECTORY, self._table.files, files)
+        return commit_times(self._table.store, OFFSETS_TABLE, self._table.files, files)
 
     def _compact(self, now_us: int, *, is_full: bool = False) -> None:
         with self._table.lock:
@@ -222,7 +225,7 @@ class OffsetsMaintenance:
                     continue
                 _log.debug(
                     "%s: %d files with %d rows are compacted into %d files with %d rows",
-                    DIRECTORY,
+                    OFFSETS_TABLE,
                     len(planned.inputs),
                     rows[0],
                     len(written),
@@ -249,8 +252,8 @@ class OffsetsMaintenance:
         if _FORGETS_FENCES in state.configuration:
             self._warn_once(
                 _FORGETS_FENCES,
-                f"{DIRECTORY}: no checkpoint is written while {_FORGETS_FENCES} is set: it would "
-                f"drop the fences of groups by age; ALTER TABLE ... UNSET TBLPROPERTIES "
+                f"{OFFSETS_TABLE}: no checkpoint is written while {_FORGETS_FENCES} is set: it "
+                f"would drop the fences of groups by age; ALTER TABLE ... UNSET TBLPROPERTIES "
                 f"('{_FORGETS_FENCES}')",
             )
             return False
@@ -263,9 +266,9 @@ class OffsetsMaintenance:
             table = self._delta_table()
             table.create_checkpoint()
             version = table.version()
-        _log.debug("%s: checkpoint of version %d", DIRECTORY, version)
+        _log.debug("%s: checkpoint of version %d", OFFSETS_TABLE, version)
         # delta-rs does not sync, and the versions that the checkpoint replaces are deleted next.
-        log = f"{DIRECTORY}/_delta_log"
+        log = f"{OFFSETS_TABLE}/_delta_log"
         for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
             self._table.store.sync(f"{log}/{name}")
 
@@ -282,18 +285,18 @@ class OffsetsMaintenance:
         found = interval_us(text)
         if found is None:
             default = TABLE_PROPERTIES[name]
-            self._warn_once(name, f"{name} of {DIRECTORY} is {text!r}; using {default!r}")
+            self._warn_once(name, f"{name} of {OFFSETS_TABLE} is {text!r}; using {default!r}")
             found = interval_us(default)
             assert found is not None
         return found
 
     def _warn_once(self, what: str, text: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._warned:
+            self._warned.add(what)
             _log.warning("%s", text)
 
     def _delta_table(self) -> DeltaTable:
-        from deltalake import DeltaTable  # only here: it takes a while to import
+        from deltalake import DeltaTable  # imported here because the import is slow
 
         # A local listing may omit a version that appears during it, and show a later one. delta-rs
         # would take that for a gap; up to a version that was read before, no gap exists.
@@ -317,7 +320,7 @@ class OffsetsMaintenance:
             before_us = now_us - self.retention_us()
             changed = self._table.watch_changes()
         times = self._commit_times(files)
-        groups = sorted(candidates(self._table.files, files, self._image(), before_us, times))
+        groups = sorted(candidate_groups(self._table.files, files, self._image(), before_us, times))
         for at in range(0, len(groups), _REQUESTS_TOGETHER):
             requests = [
                 self._expiry(group, before_us, times, changed)
@@ -338,7 +341,7 @@ class OffsetsMaintenance:
             # The commit times of its new commits are not known: it waits for the next round.
             if group in changed:
                 return []
-            keys = expired(positions.positions(), view, self._image(), before_us, times)
+            keys = expired_offsets(positions.present(), view, self._image(), before_us, times)
             partitions = [TopicPartition(key.topic, key.partition) for key in keys]
             _log.debug("group %s: committed offsets expire: %s", group, shown(partitions) or "none")
             return [Row(key, TOMBSTONE) for key in keys]
@@ -356,4 +359,4 @@ class _delta_errors:  # noqa: N801 - a context manager
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, Exception):
             text = re.sub(r"\w+://\S+", "(URL)", str(error).partition("\n")[0])
-            raise StorageError(f"{DIRECTORY}: {text:.300}", path=DIRECTORY) from None
+            raise StorageError(f"{OFFSETS_TABLE}: {text:.300}", path=OFFSETS_TABLE) from None

@@ -24,16 +24,16 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator.group import GroupCoordinator, GroupLog
 from spark_log.coordinator.offsets.commit_times import CommitTimes, commit_times, to_footer
 from spark_log.coordinator.offsets.creation import definition, mark
-from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA
-from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY, OffsetsStore
+from spark_log.coordinator.offsets.rows import EMPTY, OFFSETS_SCHEMA, sort_rows
+from spark_log.coordinator.offsets.store import APP_PREFIX, OffsetsStore
 from spark_log.delta import DataFile, SetTransaction
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log.files import ExistenceMarker
+from spark_log.storage import OFFSETS_TABLE
 from spark_log.util import IN_PROCESS, parse_json
 
-_LOG = f"{DIRECTORY}/_delta_log"
+_LOG = f"{OFFSETS_TABLE}/_delta_log"
 _NAME = re.compile(r"(\d{20})\.(json|checkpoint\.parquet)")
-_SORT_KEYS = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class OffsetsRepair:
         report.lost_versions = [n for n in range(covered + 1, highest + 1) if n not in read]
         present = {
             file.name
-            for file in self._table.store.list(DIRECTORY)
+            for file in self._table.store.list(OFFSETS_TABLE)
             if file.name.endswith(".parquet")
         }
         unnamed = sorted(present - added.keys())
@@ -207,11 +207,10 @@ class OffsetsRepair:
         unnamed_parts = self._unnamed_parts(report, unnamed)
         parts += unnamed_parts if with_unnamed else []
         store, files = self._table.store, self._table.files
-        self._times = commit_times(store, DIRECTORY, files, readable)
+        self._times = commit_times(store, OFFSETS_TABLE, files, readable)
         rows = pa.concat_tables(parts)
         rows = rows.group_by(OFFSETS_SCHEMA.names, use_threads=False).aggregate([])
-        order = pc.sort_indices(rows, [(name, "ascending") for name in _SORT_KEYS])
-        rows = rows.take(order).select(OFFSETS_SCHEMA.names).cast(OFFSETS_SCHEMA)
+        rows = sort_rows(rows).select(OFFSETS_SCHEMA.names).cast(OFFSETS_SCHEMA)
         report.rows = rows.num_rows
         report.groups = sorted(pc.unique(rows.column("group")).to_pylist())
         return rows, fences, highest
@@ -220,12 +219,12 @@ class OffsetsRepair:
         """Return the rows of the readable files among those that no version holds."""
         found: list[pa.Table] = []
         for path in paths:
-            size_bytes = self._table.store.head(f"{DIRECTORY}/{path}").size_bytes
+            size_bytes = self._table.store.head(f"{OFFSETS_TABLE}/{path}").size_bytes
             file = DataFile(path, size_bytes, -1, None, None)
             try:
                 found += list(self._table.files.parts(file))
             except StorageError as error:
-                IN_PROCESS.add("repair", DIRECTORY, error)
+                IN_PROCESS.add("repair", OFFSETS_TABLE, error)
             else:
                 report.unnamed_files.append(path)
         return found

@@ -117,7 +117,7 @@ class CommittedOffsets:
                 timestamp_us,
             )
 
-    def positions(self) -> dict[PartitionKey, CommittedOffset]:
+    def present(self) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets, without deleted ones."""
         return {key: found for key, found in self.latest.items() if found.offset >= 0}
 
@@ -174,6 +174,12 @@ def to_table(rows: Iterable[StampedRow]) -> pa.Table:
         [_array(column, each.type) for column, each in zip(columns, OFFSETS_SCHEMA, strict=True)],
         schema=OFFSETS_SCHEMA,
     )
+
+
+def sort_rows(rows: pa.Table) -> pa.Table:
+    """Return rows sorted by group, partition, and the order of their commits."""
+    names = ("group", "topic", "topic_id", "partition", "generation", "commit_timestamp")
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in names]))
 
 
 def is_followed(rows: pa.Table) -> pa.Array:

@@ -23,10 +23,8 @@ from spark_log.storage import OFFSETS_TABLE, Store, map_requests
 from spark_log.threads import call_beside
 from spark_log.util import IN_PROCESS, Clock
 
-DIRECTORY = OFFSETS_TABLE
-
 APP_PREFIX = "group:"
-_MAX_CACHED_POSITIONS = 50_000
+_MAX_CACHED_OFFSETS = 50_000
 
 
 class ChangedGroups:
@@ -70,13 +68,13 @@ class OffsetsStore:
         """
         self.store = store
         self.clock = clock
-        self.url = store.directory_url(DIRECTORY)
-        self.log = DeltaLog(store, DIRECTORY, clock)
-        self.files = DataFiles(store, DIRECTORY, OFFSETS_SCHEMA)
+        self.url = store.directory_url(OFFSETS_TABLE)
+        self.log = DeltaLog(store, OFFSETS_TABLE, clock)
+        self.files = DataFiles(store, OFFSETS_TABLE, OFFSETS_SCHEMA)
         self.lock = threading.RLock()
         self.maintain: Callable[[], None] | None = None
         self._cache: OrderedDict[str, CommittedOffsets] = OrderedDict()
-        self._cached_positions = 0
+        self._cached_offsets = 0
         self._is_marked = False
         self._absent_ms: float | None = None
         self._watchers: WeakSet[ChangedGroups] = WeakSet()
@@ -105,7 +103,7 @@ class OffsetsStore:
             create_table(self.log, self.clock)
             self._forget()  # others may have created it meanwhile, and committed
         if not self._is_marked:
-            if self.store.is_mapped:
+            if self.store.is_local:
                 self._mark(is_new=is_new)
             else:  # a crash leaves the marker to the next process in any case
                 call_beside(lambda: self._mark_or_count(is_new=is_new))
@@ -122,7 +120,7 @@ class OffsetsStore:
             self._forget()  # the cache lacks some of the new rows, which are not read again
             raise
         if self.state.version < 0:
-            check_not_lost(self.store, DIRECTORY)
+            check_not_lost(self.store, OFFSETS_TABLE)
             self._absent_ms = began_ms
 
     def _was_absent(self) -> bool:
@@ -141,7 +139,7 @@ class OffsetsStore:
 
     def _mark_or_count(self, *, is_new: bool) -> None:
         """Create the marker in the background; after a failure the next refresh retries."""
-        with IN_PROCESS.suppress("marker of the offsets table", DIRECTORY, StorageError):
+        with IN_PROCESS.suppress("marker of the offsets table", OFFSETS_TABLE, StorageError):
             self._mark(is_new=is_new)
 
     def is_fresh(self) -> bool:
@@ -171,7 +169,7 @@ class OffsetsStore:
             if app_id.startswith(APP_PREFIX)
         }
 
-    def positions(self, group: str) -> CommittedOffsets:
+    def committed_offsets(self, group: str) -> CommittedOffsets:
         """Return a group's offsets in `state`; the caller must not change them.
 
         Raises:
@@ -181,11 +179,11 @@ class OffsetsStore:
         if found is None:
             found = CommittedOffsets()
             found.apply(self.rows_of(group))
-            self._cached_positions += len(found.latest)
+            self._cached_offsets += len(found.latest)
         self._keep(group, found)
         return found
 
-    def all_positions(self) -> dict[str, CommittedOffsets]:
+    def all_committed_offsets(self) -> dict[str, CommittedOffsets]:
         """Return the offsets of all groups in `state`; the caller must not change them.
 
         Groups that are not cached are read together: each file once.
@@ -200,7 +198,7 @@ class OffsetsStore:
             if any(map(file.may_hold, missing)):
                 self._read_into(missing, file)
         for group, positions in missing.items():
-            self._cached_positions += len(positions.latest)
+            self._cached_offsets += len(positions.latest)
             self._keep(group, positions)
         return found | missing
 
@@ -231,7 +229,7 @@ class OffsetsStore:
             if cached is not None:
                 before = len(cached.latest)
                 cached.add(row)
-                self._cached_positions += len(cached.latest) - before
+                self._cached_offsets += len(cached.latest) - before
 
     def _read_into(self, found: Mapping[str, CommittedOffsets], file: DataFile) -> None:
         for part in self.files.parts(file, min(found), max(found)):
@@ -242,9 +240,9 @@ class OffsetsStore:
     def _keep(self, group: str, found: CommittedOffsets) -> None:
         """Put a group into the cache; its offsets are already in the cache's count."""
         self._cache[group] = found
-        while self._cached_positions > _MAX_CACHED_POSITIONS and len(self._cache) > 1:
+        while self._cached_offsets > _MAX_CACHED_OFFSETS and len(self._cache) > 1:
             _, dropped = self._cache.popitem(last=False)
-            self._cached_positions -= len(dropped.latest)
+            self._cached_offsets -= len(dropped.latest)
 
     def _apply(self, version: Version) -> None:
         if version.is_rewrite:
@@ -264,10 +262,10 @@ class OffsetsStore:
         if cached is not None:
             before = len(cached.latest)
             cached.apply(rows.filter(pc.equal(rows.column("group"), text_scalar(group))))
-            self._cached_positions += len(cached.latest) - before
+            self._cached_offsets += len(cached.latest) - before
 
     def _forget(self) -> None:
         for changed in self._watchers:
             changed.is_all = True
         self._cache.clear()
-        self._cached_positions = 0
+        self._cached_offsets = 0

@@ -27,7 +27,6 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.rows import (
-    OFFSETS_SCHEMA,
     CommittedOffset,
     CommittedOffsets,
     PartitionKey,
@@ -35,7 +34,7 @@ from spark_log.coordinator.offsets.rows import (
     check_metadata,
     check_offset,
 )
-from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.coordinator.offsets.store import OffsetsStore
 from spark_log.delta import DataFile
 from spark_log.errors import (
     CommitFailedError,
@@ -45,12 +44,10 @@ from spark_log.errors import (
 )
 from spark_log.metadata import MetadataImage
 from spark_log.record import int_scalar
-from spark_log.storage import is_listing_valid, listing_validity_ms, map_requests
+from spark_log.storage import OFFSETS_TABLE, is_listing_valid, listing_validity_ms, map_requests
 from spark_log.threads import call_beside
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import SYSTEM_CLOCK
-
-__all__ = ["DIRECTORY", "OFFSETS_SCHEMA", "CommittedOffset", "OffsetsTable"]
 
 _COMMIT_TIMEOUT_S = 60
 
@@ -99,13 +96,13 @@ class OffsetsTable:
             UnsupportedStoreError: Delta tables are not possible on this storage (``memory://``).
         """
         self._cluster = cluster
-        self.url = cluster.store.directory_url(DIRECTORY)
+        self.url = cluster.store.directory_url(OFFSETS_TABLE)
         self._shared_table: _SharedTable | None = None
 
     def __repr__(self) -> str:
         return f"<OffsetsTable url={self.url!r}>"
 
-    # --- positions -------------------------------------------------------------------------------
+    # --- committed offsets -----------------------------------------------------------------------
 
     def commit(
         self,
@@ -175,7 +172,7 @@ class OffsetsTable:
         *,
         generation: int,
     ) -> None:
-        """Decide and commit atomically: no other commit comes between.
+        """Decide and commit atomically, without another commit in between.
 
         Args:
             group: the group's id.
@@ -193,7 +190,7 @@ class OffsetsTable:
         """
 
         def rows(positions: CommittedOffsets) -> Iterable[Row]:
-            return decide(positions.positions())
+            return decide(positions.present())
 
         self._submit(group, generation, "", rows)
 
@@ -267,7 +264,7 @@ class OffsetsTable:
             StorageError: the table cannot be read, is damaged, or was lost.
         """
         image = self._cluster.image()
-        found = self.positions(group)
+        found = self.committed_offsets(group)
         topics = filter(None, map(image.find, {key.topic for key in found}))
         return _in_topics(found, {topic.name: topic.topic_id for topic in topics})
 
@@ -289,7 +286,7 @@ class OffsetsTable:
         """
         table = self._shared().table
         with table.lock:
-            found = table.positions(group).positions()
+            found = table.committed_offsets(group).present()
         return _in_topics(found, topic_ids)
 
     def refresh(self) -> None:
@@ -302,7 +299,7 @@ class OffsetsTable:
         with table.lock:
             table.refresh()
 
-    def positions(self, group: str) -> dict[PartitionKey, CommittedOffset]:
+    def committed_offsets(self, group: str) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets of a group, including those in deleted topics.
 
         Raises:
@@ -311,9 +308,9 @@ class OffsetsTable:
         table = self._shared().table
         with table.lock:
             table.refresh()
-            return table.positions(group).positions()
+            return table.committed_offsets(group).present()
 
-    def all_positions(self) -> dict[str, dict[PartitionKey, CommittedOffset]]:
+    def all_committed_offsets(self) -> dict[str, dict[PartitionKey, CommittedOffset]]:
         """Return the committed offsets of all groups, by group id; groups without one included.
 
         A repeated call costs one lookup of a file name, and a read for each commit since the last
@@ -325,10 +322,10 @@ class OffsetsTable:
         table = self._shared().table
         with table.lock:
             table.refresh()
-            found = table.all_positions()
-            return {group: positions.positions() for group, positions in found.items()}
+            found = table.all_committed_offsets()
+            return {group: positions.present() for group, positions in found.items()}
 
-    def positions_at(self, group: str, time_us: int) -> dict[PartitionKey, CommittedOffset]:
+    def committed_offsets_at(self, group: str, time_us: int) -> dict[PartitionKey, CommittedOffset]:
         """Return the committed offsets of a group at a time, by the timestamps of its commits.
 
         Raises:
@@ -338,7 +335,7 @@ class OffsetsTable:
         stamps = rows.column("commit_timestamp").cast(pa.int64())
         then = CommittedOffsets()
         then.apply(rows.filter(pc.less_equal(stamps, int_scalar(time_us, pa.int64()))))
-        return then.positions()
+        return then.present()
 
     def history(self, group: str) -> pa.Table:
         """Return all rows of a group that were not compacted away, unordered (`OFFSETS_SCHEMA`).
@@ -359,18 +356,7 @@ class OffsetsTable:
         """
         return self.last_commit(group).generation
 
-    def groups(self) -> list[str]:
-        """Return the ids of all groups that ever committed, sorted; some may have no offset now.
-
-        Raises:
-            StorageError: the table cannot be read, is damaged, or was lost.
-        """
-        table = self._shared().table
-        with table.lock:
-            table.refresh()
-            return sorted(table.transactions())
-
-    def groups_with_positions(self) -> set[str]:
+    def groups_with_offsets(self) -> set[str]:
         """Return the ids of all groups that have a committed offset.
 
         Reads two columns of the whole table, one row group of each file at a time and up to 16
@@ -398,7 +384,11 @@ class OffsetsTable:
         read_files = map_requests(table.store, read, files)
         found = {group for groups, _ in read_files for group in groups}
         with_tombstones = {group for _, groups in read_files for group in groups}
-        return {group for group in found if group not in with_tombstones or self.positions(group)}
+        return {
+            group
+            for group in found
+            if group not in with_tombstones or self.committed_offsets(group)
+        }
 
     def checkpoint_lag(self) -> CheckpointLag:
         """Return the number of versions since the last checkpoint, and the checkpoint interval.
@@ -467,7 +457,7 @@ class OffsetsTable:
 
         On an object store they are read in parallel with the caller's next requests.
         """
-        if not self._cluster.store.is_mapped:
+        if not self._cluster.store.is_local:
             return call_beside(self._cluster.image)
         image = self._cluster.image()
         return lambda: image
@@ -539,7 +529,7 @@ class _SharedTables:
 
     def of(self, cluster: Cluster) -> _SharedTable:
         options = tuple(sorted(cluster.store.delta_options().items()))
-        key = (cluster.store.directory_url(DIRECTORY), options, id(cluster.clock))
+        key = (cluster.store.directory_url(OFFSETS_TABLE), options, id(cluster.clock))
         with self._lock:
             shared = self._tables.get(key)
             if shared is None:

@@ -85,7 +85,7 @@ class TransactionalOffsets:
         self,
         state: TransactionMetadata,
         producer: ProducerIdAndEpoch,
-        group: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         partitions: Collection[TopicPartition],
     ) -> None:
         """Add pending offsets to a group, after the group was registered in the transaction.
@@ -95,7 +95,7 @@ class TransactionalOffsets:
         Args:
             state: the transaction.
             producer: the participant that sends the offsets.
-            group: the member, as `Consumer.group_metadata` returns it.
+            member: the member, as `Consumer.group_metadata` returns it.
             partitions: the partitions whose offsets the transaction commits; the offsets themselves
                 will be in its decision.
 
@@ -107,36 +107,36 @@ class TransactionalOffsets:
                 not decided; call again.
             UnknownOutcomeError, StorageError: it may not be added; call again.
         """
-        assert group.group_id is not None
+        assert member.group_id is not None
         settled: set[PendingOffsets] = set()
         while True:
-            last = self._table.last_commit(group.group_id)
+            last = self._table.last_commit(member.group_id)
             sent = PendingOffsets(
                 state.transactional_id,
                 producer,
                 # Without membership, the generation is above that of all commits so far: it shows
                 # that a commit with a lower one was decided before (`is_superseded_by`).
-                group.generation_id if group.member_id else last.generation + 1,
-                group.member_id,
+                member.generation_id if member.member_id else last.generation + 1,
+                member.member_id,
                 frozenset(partitions),
                 last.timestamp_us,
             )
-            unsettled = self._send(state, group, sent, settled)
+            unsettled = self._send(state, member, sent, settled)
             if not unsettled:
                 return
             _log.debug(
                 "group %s: %d other transactions have pending offsets of the same partitions",
-                group.group_id,
+                member.group_id,
                 len(unsettled),
             )
             # Other transactions' offsets must be in the table first: they are older than these.
-            self.settle(group.group_id, unsettled)
+            self.settle(member.group_id, unsettled)
             settled.update(unsettled)
 
     def _send(
         self,
         state: TransactionMetadata,
-        group: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         sent: PendingOffsets,
         settled: Collection[PendingOffsets],
     ) -> list[PendingOffsets]:
@@ -150,20 +150,20 @@ class TransactionalOffsets:
             return is_own(pending) and not _is_newest(state, pending)
 
         def decide(now: Group) -> GroupRecord | None:
-            record = send_offsets(now, sent, group.group_instance_id, is_over)
+            record = send_offsets(now, sent, member.group_instance_id, is_over)
             unsettled[:] = [
                 each
-                for each in now.pending(sent.partitions)
+                for each in now.pending_offsets_of(sent.partitions)
                 if not is_own(each) and each not in settled
             ]
             return None if unsettled else record
 
-        assert group.group_id is not None
+        assert member.group_id is not None
         with self._lock:
-            self._log(group.group_id).commit(decide)
+            self._log(member.group_id).commit(decide)
         return unsettled
 
-    # --- finishing a transaction -----------------------------------------------------------------
+    # --- completing a transaction ----------------------------------------------------------------
 
     def commit_offsets(self, state: TransactionMetadata) -> None:
         """Roll a committed transaction forward in its groups. Any process may repeat this.
@@ -229,7 +229,8 @@ class TransactionalOffsets:
             log.replay()
             group = log.state
         self.settle(
-            group_id, group.pending_offsets if partitions is None else group.pending(partitions)
+            group_id,
+            group.pending_offsets if partitions is None else group.pending_offsets_of(partitions),
         )
 
     def settle(self, group_id: str, pending_offsets: Collection[PendingOffsets]) -> None:
@@ -250,7 +251,7 @@ class TransactionalOffsets:
                 coordinator = self._decide(pending)
                 if coordinator is None:
                     undecided.append(pending)
-                elif self._finish(coordinator, pending):
+                elif self._complete(coordinator, pending):
                     over.append(pending)
         if over:
             path = GroupLog.directory_of(group_id)
@@ -276,7 +277,7 @@ class TransactionalOffsets:
             known.coordinator if known else self._open_coordinator(pending.transactional_id)
         )
         state = coordinator.refresh()
-        if _is_newest(state, pending) and state.state is TransactionState.ONGOING:
+        if _is_newest(state, pending) and state.is_ongoing:
             now_ms = self._cluster.clock.monotonic_ms()
             if known is None:
                 known = self._undecided[pending.producer] = _Undecided(coordinator, now_ms)
@@ -293,7 +294,7 @@ class TransactionalOffsets:
         self._undecided.pop(pending.producer, None)
         return coordinator
 
-    def _finish(self, coordinator: TransactionCoordinator, pending: PendingOffsets) -> bool:
+    def _complete(self, coordinator: TransactionCoordinator, pending: PendingOffsets) -> bool:
         """Roll a decided transaction forward; return whether it is complete."""
         state = coordinator.state
         if not _is_newest(state, pending):
@@ -302,8 +303,8 @@ class TransactionalOffsets:
             self.commit_offsets(state)
         # Nothing here waits for the markers: if one cannot be put, blocked readers retry.
         with self._suppressing("transaction end", coordinator.transactional_id):
-            coordinator.finish()
-        return not coordinator.state.state.is_prepared
+            coordinator.complete()
+        return not coordinator.state.is_prepared
 
     # --- helpers ---------------------------------------------------------------------------------
 

@@ -1,3 +1,4 @@
+from .external_transaction import ExternalTransaction as ExternalTransaction
 from .kafka_options import warn_ignored_options as warn_ignored_options
 from .offsets import EARLIEST as EARLIEST
 from .offsets import LATEST as LATEST
@@ -8,7 +9,6 @@ from .offsets import OffsetLimit as OffsetLimit
 from .offsets import format_offsets as format_offsets
 from .offsets import parse_offsets as parse_offsets
 from .option_parser import STORAGE_PREFIX as STORAGE_PREFIX
-from .owned_transaction import OwnedTransaction as OwnedTransaction
 from .read_options import ReadOptions as ReadOptions
 from .read_options import parse_read_options as parse_read_options
 from .write_options import CREATE_TOPIC as CREATE_TOPIC

@@ -25,8 +25,8 @@ class OptionTranslation:
     """Rules for options of Kafka's clients. All keys and names are lower case.
 
     Attributes:
-        renamed: the option of ``format("spark_log")`` for each Kafka option that changes results.
-        unsupported: why an option is refused, for each that the connector refuses as well.
+        renamed: option of Kafka → the option of ``format("spark_log")`` with the same effect.
+        unsupported: option that the connector also refuses → the reason, and what to use instead.
         ignored: the connector's own options that have no effect here.
     """
 
@@ -35,7 +35,7 @@ class OptionTranslation:
     ignored: frozenset[str]
 
     def translate(self, options: Mapping[str, str]) -> tuple[dict[str, str], set[str], str | None]:
-        """Sort the options for Kafka.
+        """Split the options for Kafka into translated and ignored ones.
 
         Returns:
             The translated options by name; the names of ignored options as the user wrote them; and

@@ -23,11 +23,12 @@ TIMES_EXAMPLE: Final = '{"topicA": {"0": 1735689600000}, "topicB": {"0": 1735689
 
 @dataclass(frozen=True, slots=True)
 class AtOffsets:
-    """Start or end of a read as offsets, among them `EARLIEST` and `LATEST`.
+    """Start or end of a read, given as offsets.
 
     Attributes:
         option: the option that sets it, for messages.
-        offsets: an offset for each partition, or `EARLIEST` or `LATEST` for all partitions.
+        offsets: an offset, `EARLIEST` or `LATEST` for each partition; or `EARLIEST` or `LATEST` for
+            all partitions.
     """
 
     option: str

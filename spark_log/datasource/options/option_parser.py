@@ -35,7 +35,7 @@ COMMON_OPTIONS: Final = {
 """Options of both reads and writes."""
 
 _CLIENT_KEYS: Final = ConsumerConfig.keys() | ProducerConfig.keys()
-"""Settings of Kafka's clients, which are no slips, however near to an option."""
+"""Settings of Kafka's clients. None of them is taken for a misspelled option."""
 
 _LONG_MAX: Final = 2**63 - 1
 _MILLISECONDS: Final = {
@@ -63,8 +63,8 @@ class OptionParser:
     ) -> None:
         """Sort the options into known, translated and ignored ones.
 
-        As in Spark's Kafka connector, an unknown option is ignored, unless it is probably a known
-        one that is misspelled: the connector would read or write something else without a word.
+        An unknown option is ignored, as in Spark's Kafka connector. A name close to a known option
+        is refused: ignoring it would change, without a warning, what is read or written.
 
         Args:
             options: options as the user gave them; names in any case.
@@ -73,8 +73,8 @@ class OptionParser:
             kafka: translation of the options for Kafka's clients.
 
         Raises:
-            InvalidOptionError: an option is probably a slip of a known one, which the error names,
-                or is unsupported, or the options are those of a table ``USING spark_log``.
+            InvalidOptionError: an option is probably misspelled (the error names the known one), is
+                unsupported, or the options belong to a table ``USING spark_log``.
         """
         _refuse_table(options)
         self._known = COMMON_OPTIONS | dict(known)
@@ -93,12 +93,12 @@ class OptionParser:
                 check_unicode(f"option {name!r}", value, InvalidOptionError)
                 self._values[by_lower[lower]] = value
             elif name not in foreign and lower not in kafka.renamed:
-                slip_of = None if lower in _CLIENT_KEYS else misspelled(name, self._known)
-                if slip_of is not None:
+                meant = None if lower in _CLIENT_KEYS else misspelled(name, self._known)
+                if meant is not None:
                     raise InvalidOptionError(
-                        f"unknown option {name!r} for format spark_log; did you mean {slip_of!r}?",
+                        f"unknown option {name!r} for format spark_log; did you mean {meant!r}?",
                         key=name,
-                        nearest=slip_of,
+                        nearest=meant,
                     )
                 foreign.add(name)
         self.ignored = tuple(sorted(foreign))
@@ -128,7 +128,7 @@ class OptionParser:
         """Return the partitions of the option ``assign``.
 
         Raises:
-            InvalidOptionError: it is not the expected JSON, or names no partition.
+            InvalidOptionError: the value is not the expected JSON, or names no partition.
         """
         text = self._values["assign"]
         try:
@@ -146,9 +146,7 @@ class OptionParser:
         return found
 
     def root(self) -> str:
-        """Return the root's URL.
-
-        It is absolute, because tasks run in another working directory than the driver.
+        """Return the root's URL, absolute because tasks run in another directory than the driver.
 
         Raises:
             InvalidOptionError: the option ``path`` is missing.
@@ -193,7 +191,7 @@ class OptionParser:
             maximum: the largest value.
 
         Raises:
-            InvalidOptionError: it is not a whole number within the limits.
+            InvalidOptionError: the value is not a whole number within the limits.
         """
         text = self._values.get(name)
         if text is None:
@@ -204,6 +202,8 @@ class OptionParser:
                 raise ValueError(text)
         except ValueError:
             bounds = "" if minimum is None else f" (a whole number of at least {minimum})"
+            if maximum != _LONG_MAX:
+                bounds = f"{bounds[:-1]} and at most {maximum})"
             raise InvalidOptionError(
                 f"option {name!r} is {text!r}, expected {self._known[name]}{bounds}", key=name
             ) from None
@@ -241,7 +241,7 @@ class OptionParser:
         """Return a duration in milliseconds, such as ``30s``, ``15m`` or ``1h``.
 
         Raises:
-            InvalidOptionError: it is not a duration.
+            InvalidOptionError: the value is not a duration.
         """
         text = self._values.get(name, default)
         found = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())

@@ -162,16 +162,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
     elif is_stream is False:
         _check_batch(starting, ending)
         ignored += [name for name in STREAM_OPTIONS if name in parser]
-    minimum, maximum = (
-        parser.integer("minOffsetsPerTrigger"),
-        parser.integer("maxOffsetsPerTrigger"),
-    )
-    if minimum is not None and maximum is not None and minimum > maximum:
-        raise InvalidOptionError(
-            f"minOffsetsPerTrigger is {minimum}, more than maxOffsetsPerTrigger, {maximum}; no "
-            f"micro-batch could satisfy both, so lower the first or raise the second",
-            key="minOffsetsPerTrigger",
-        )
+    minimum, maximum = _offsets_per_trigger(parser)
     consumer = ConsumerConfig.parse(parser.subset("check.crcs", "fetch.idle.interval.ms"))
     return ReadOptions(
         root=parser.root(),
@@ -203,6 +194,19 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         client_rack=parser.get("client.rack"),
         ignored=tuple(ignored),
     )
+
+
+def _offsets_per_trigger(parser: OptionParser) -> tuple[int | None, int | None]:
+    """Return the minimum and the maximum of a micro-batch."""
+    minimum = parser.integer("minOffsetsPerTrigger")
+    maximum = parser.integer("maxOffsetsPerTrigger")
+    if minimum is not None and maximum is not None and minimum > maximum:
+        raise InvalidOptionError(
+            f"minOffsetsPerTrigger is {minimum}, more than maxOffsetsPerTrigger, {maximum}; no "
+            f"micro-batch could satisfy both, so lower the first or raise the second",
+            key="minOffsetsPerTrigger",
+        )
+    return minimum, maximum
 
 
 def _subscription(

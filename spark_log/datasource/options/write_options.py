@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from spark_log.config import BrokerOptions, ProducerConfig
+from spark_log.datasource.options.external_transaction import JOIN_TRANSACTION, ExternalTransaction
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
 from spark_log.datasource.options.option_parser import OptionParser
-from spark_log.datasource.options.owned_transaction import JOIN_TRANSACTION, OwnedTransaction
 from spark_log.errors import InvalidConfigurationError, InvalidOptionError
 from spark_log.types import NewTopic
 
@@ -69,8 +69,8 @@ class WriteOptions:
             topics with ``acks=all``.
         transactional: commit each micro-batch, or the batch write, as one transaction.
         transaction_timeout_ms: ``transaction.timeout.ms``; None for the default.
-        joined: the caller's transaction, which the write joins and does not end; None for a
-            transaction of its own.
+        external_transaction: the caller's transaction, which the write joins and does not end; None
+            for a transaction of its own.
         transaction: ``txnAppId`` and ``txnVersion`` of a batch write; None to generate an identity.
         summary_path: file for the summary of a batch write; None for none.
         ignored: options that were given and have no effect.
@@ -88,7 +88,7 @@ class WriteOptions:
     idempotent: bool = True
     transactional: bool = False
     transaction_timeout_ms: int | None = None
-    joined: OwnedTransaction | None = None
+    external_transaction: ExternalTransaction | None = None
     transaction: tuple[str, int] | None = None
     summary_path: str | None = None
     ignored: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     acks_by_topic = _acks_by_topic(parser, topic)
     used = {acks, *acks_by_topic.values()} if topic is None else {acks_by_topic.get(topic, acks)}
     idempotent, transactional = _guarantees(parser, options, used)
-    joined = parser.get(JOIN_TRANSACTION)
+    external = parser.get(JOIN_TRANSACTION)
     ignored = set(parser.ignored)
     if not transactional:
         ignored |= {name for name in options if name.lower() == f"kafka.{_TIMEOUT}"}
@@ -132,9 +132,9 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         acks_by_topic=acks_by_topic,
         new_topic=_new_topic(parser, topic),
         idempotent=idempotent,
-        transactional=transactional or bool(joined),
+        transactional=transactional or bool(external),
         transaction_timeout_ms=parser.integer(_TIMEOUT, minimum=1, maximum=2**31 - 1),
-        joined=OwnedTransaction.from_json(joined) if joined else None,
+        external_transaction=ExternalTransaction.from_json(external) if external else None,
         transaction=_transaction(parser),
         summary_path=parser.get("summaryPath") or None,
         ignored=tuple(sorted(ignored)),

@@ -96,7 +96,7 @@ class OffsetReader:
     @property
     def is_local(self) -> bool:
         """Whether the root is on a local file system, so that requests need no network."""
-        return self._cluster.store.is_mapped
+        return self._cluster.store.is_local
 
     # --- partitions ------------------------------------------------------------------------------
 

@@ -141,6 +141,13 @@ def _read_replicas(
         is_last = not split.replicas or replica in lacking
         try:
             log = replica.open(split.topic_id, split.partition, options)
+            _log.debug(
+                "%s: reads from offset %d, columns %s, on broker %d",
+                split,
+                position.offset,
+                "all" if columns is None else ", ".join(columns),
+                replica.broker_id,
+            )
             for batch, next_offset in _read_batches(
                 log, split, position.offset, columns, options, is_last=is_last
             ):
@@ -152,8 +159,11 @@ def _read_replicas(
             if not split.replicas:
                 raise
             failure = failure or error
-            _log.warning("%s: the replica on broker %d: %s", split, replica.broker_id, error)
+            _log.warning(
+                "%s: the replica on broker %d cannot be read: %s", split, replica.broker_id, error
+            )
         else:
+            _log.debug("%s: read up to offset %d", split, position.offset)
             return
         if not replicas and not is_last and failure is None:
             replicas = lacking[:1]
@@ -189,7 +199,7 @@ def _read_batches(
             offset = _offset_after_loss(view, split, offset, options)
             continue
         with suppress(OffsetOutOfRangeError):  # the log start offset has moved
-            for batch, next_offset in log.reader.scan_view(
+            for batch, next_offset in log.scan_view(
                 view, offset, split.end_offset, selection, last
             ):
                 yield batch, next_offset

@@ -15,7 +15,7 @@ from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
-from spark_log.log import LogView, TransactionIndex
+from spark_log.log import LogView, TransactionIndex, prune_segments
 from spark_log.types import TopicPartition
 
 _MAX_SEGMENTS_TO_OPEN: Final = 16
@@ -189,7 +189,7 @@ def _with_segments(offset_range: OffsetRange, view: LogView) -> OffsetRange:
 def _prune_by_time(
     reader: OffsetReader, offset_range: OffsetRange, times_us: Bounds
 ) -> list[OffsetRange]:
-    """Return the parts of a range whose segments may contain records within time bounds.
+    """Return the parts of a range whose segments can hold records within time bounds.
 
     Uses the newest snapshot if it covers all but a few segments. Otherwise the range stays whole,
     and the task that reads it skips segments.
@@ -200,19 +200,13 @@ def _prune_by_time(
     if len(view.live.segments) - max(0, known) > _MAX_SEGMENTS_TO_OPEN:
         return [offset_range]
     summaries, view = reader.log(offset_range.topic_partition).segments(view)
-    parts: list[OffsetRange] = []
-    for segment, summary in zip(view.live.segments, summaries, strict=True):
-        begin = max(offset_range.start, segment.start_offset)
-        end = min(offset_range.end, summary.end_offset)
-        least_us = summary.min_timestamp_us
-        is_late = least_us is not None and least_us >= times_us.high
-        if begin >= end or is_late or summary.max_timestamp_us < times_us.low:
-            continue
-        if parts and parts[-1].end == begin:
-            parts[-1] = replace(parts[-1], end=end)
-        else:
-            parts.append(replace(offset_range, start=begin, end=end))
-    return parts
+    parts = prune_segments(
+        view,
+        summaries,
+        (offset_range.start, offset_range.end),
+        (times_us.low, times_us.high),
+    )
+    return [replace(offset_range, start=start, end=end) for start, end in parts]
 
 
 def _check_order(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:

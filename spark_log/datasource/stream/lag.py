@@ -11,11 +11,11 @@ why), but it can report the latest offset, which Spark copies into the progress:
     }
 
 The lag in records is the difference to ``endOffset``, as with the connector, without the records
-that were deleted before the query read them: ``log_start`` has the log start offset where it lies
-after ``endOffset``. The lag in time is the age of the first record that the batch leaves unread.
-Both are stored in keys beside the topic, like the topic's id (`StreamOffset`), only for partitions
-with lag, and are never written to the checkpoint. `lag_of` returns them. `metrics_of` returns the
-lag in records under the names of the connector's metrics.
+that were deleted before the query read them: ``log_start`` is the log start offset of partitions
+where it is greater than ``endOffset``. The lag in time (``lag_ms``) is the age of the first record
+that the batch leaves unread. Both have keys of their own, like the topic's id (`StreamOffset`),
+only for partitions with lag, and are never written to the checkpoint. `lag_of` returns them.
+`metrics_of` returns the lag in records under the names of the connector's metrics.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def latest_document(
     lag_ms: Mapping[TopicPartition, int],
     log_starts: Mapping[TopicPartition, int],
 ) -> OffsetDocument:
-    """Return the latest offset with the lag in time, and log starts, as Spark gets it."""
+    """Return the latest offset, the lag in time and log starts as a document for Spark."""
     document = latest.to_document()
     for name, numbers in ((_LAG_MS, lag_ms), (_LOG_START, log_starts)):
         by_topic: dict[str, list[str]] = {}
@@ -131,7 +131,7 @@ def lag_of(source: SourceProgress) -> dict[TopicPartition, PartitionLag]:
         log_ends = StreamOffset.from_document(latest)
     except InvalidOptionError:
         return {}
-    # Of a topic that was deleted and created again nothing is read yet.
+    # Nothing is read yet of a topic that was deleted and created again.
     positions = read.for_unchanged_topics(log_ends.offsets, log_ends.topic_ids.get)
     lags = {}
     for tp, log_end in log_ends.offsets.items():

@@ -70,8 +70,8 @@ class LogPoller:
 
         Args:
             reader: the reader of partitions and offsets.
-            history: gets the result of each poll.
-            clock: clock for the interval.
+            history: the history of the topics, which records the result of each poll.
+            clock: the clock that measures the interval.
         """
         self.last: LatestOffsets | None = None
         self.complete_polls = 0
@@ -89,15 +89,13 @@ class LogPoller:
         self._complete_until_ms = 0.0
 
     def recent(self) -> LatestOffsets:
-        """Return the last result until the next poll is due; else poll."""
+        """Return the result of the last poll, or poll if a poll is due."""
         if self.last is not None and self._clock.monotonic_ms() < self.last.until_ms:
             return self.last
         return self._poll_due()
 
     def poll(self) -> LatestOffsets:
         """Wait until a poll is due, and return the log end offsets.
-
-        The poll is complete if `complete_polls` grows.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, and no earlier poll has found it.
@@ -130,7 +128,7 @@ class LogPoller:
         return self._on_polled(ends, began_ms)
 
     def _poll_due(self) -> LatestOffsets:
-        """Ask the partitions that are due now."""
+        """Poll the partitions that are not at rest, or all if a complete poll is due."""
         began_ms = self._clock.monotonic_ms()
         awake = self._awake(began_ms)
         is_complete_due = began_ms >= self._complete_until_ms

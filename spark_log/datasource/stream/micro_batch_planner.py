@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 class MicroBatchPlanner:
     """Decides where micro-batches start and end.
 
-    It may be called at any rate, because `LogPoller` limits the requests. If it answers that there
-    are no new records, this includes all records acknowledged before the call.
+    Spark may call it at any rate, because `LogPoller` limits the requests. If a call finds no new
+    records, then none was acknowledged before the call.
 
     Changes of topics while the query runs:
 
@@ -77,7 +77,7 @@ class MicroBatchPlanner:
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """Ids of the topics that are read, as of the last poll."""
+        """Ids of the topics that are read, from the last poll."""
         return self._poller.recent().offset.topic_ids
 
     def is_initial(self, offset: StreamOffset) -> bool:
@@ -256,10 +256,10 @@ class MicroBatchPlanner:
     def _first_readable(
         self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        """Return the first offsets that can be read, by the last listings.
+        """Return the first retained offset of each partition in a batch, from the last listings.
 
-        Limits count from there, so that a batch is not spent on records that were deleted. They are
-        part of the batch, whose `splits` reports them.
+        Limits count from these offsets, so that deleted records do not use up a batch. The deleted
+        records are part of the batch, and `splits` reports them as lost.
         """
         return {
             tp: max(begin, min(self._reader.view(tp).log_start_offset, ends[tp]))
@@ -267,7 +267,7 @@ class MicroBatchPlanner:
         }
 
     def _new_partition_starts(self, new: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start of new partitions, which should still have their first record.
+        """Return the log start of new partitions; records are lost if it is not 0.
 
         Raises:
             DataLossError: the first records of a partition are lost.
@@ -322,9 +322,13 @@ class MicroBatchPlanner:
         return min(stable, end)
 
     def _is_undecided(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether an offset behind the end is in the log: a run read uncommitted records there."""
-        is_read = self._options.reads_committed
-        return is_read and offset <= self._reader.view(tp, offset).log_end_offset
+        """Whether an offset after the last stable offset is in the log.
+
+        An earlier run that read uncommitted records has read up to it.
+        """
+        if not self._options.reads_committed:
+            return False
+        return offset <= self._reader.view(tp, offset).log_end_offset
 
     def _first_batch_start(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
         """Return the start of a query's first batch.
@@ -339,8 +343,8 @@ class MicroBatchPlanner:
         if end.batch_starts is not None:
             return StreamOffset(end.batch_starts, end.topic_ids)
         if end.topic_ids or not end.offsets or self._starts_at_given_offsets():
-            # The first: an earlier version planned it, without its start. The others: the start by
-            # options cannot have changed.
+            # With topic ids, an earlier version of spark-log planned the batch and did not store
+            # its start. Otherwise the start cannot have changed since the batch was planned.
             return initial
         topics = {tp.topic for tp in end.offsets}
         location = self._options.checkpoint_location

@@ -54,22 +54,8 @@ class StreamOffset:
         Raises:
             InvalidOptionError: the document has another format.
         """
-        offsets: dict[TopicPartition, int] = {}
-        topic_ids: dict[str, str] = {}
-        batch_starts: dict[TopicPartition, int] | None = None
         try:
-            for name, partitions in _items(document):
-                topic, mark, note = name.partition(MARK)
-                if mark and not partitions:
-                    if _TOPIC_ID.fullmatch(note):
-                        topic_ids[topic] = note
-                    elif found := _BATCH_STARTS.fullmatch(note):
-                        batch_starts = (batch_starts or {}) | _parse_batch_starts(topic, found[1])
-                    continue
-                for partition, offset in _items(partitions):
-                    if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
-                        raise ValueError(offset)
-                    offsets[TopicPartition(name, int(partition))] = offset
+            return cls._parse(document)
         except (TypeError, ValueError):
             raise InvalidOptionError(
                 f"the checkpoint contains the offset {document!r}, which format spark_log cannot "
@@ -77,6 +63,24 @@ class StreamOffset:
                 f"on another source wrote it, use another checkpointLocation",
                 key="checkpointLocation",
             ) from None
+
+    @classmethod
+    def _parse(cls, document: object) -> StreamOffset:
+        offsets: dict[TopicPartition, int] = {}
+        topic_ids: dict[str, str] = {}
+        batch_starts: dict[TopicPartition, int] | None = None
+        for name, partitions in _items(document):
+            topic, mark, note = name.partition(MARK)
+            if mark and not partitions:
+                if _TOPIC_ID.fullmatch(note):
+                    topic_ids[topic] = note
+                elif found := _BATCH_STARTS.fullmatch(note):
+                    batch_starts = (batch_starts or {}) | _parse_batch_starts(topic, found[1])
+                continue
+            for partition, offset in _items(partitions):
+                if not isinstance(offset, int) or isinstance(offset, bool) or offset < 0:
+                    raise ValueError(offset)
+                offsets[TopicPartition(name, int(partition))] = offset
         return cls(offsets, topic_ids, batch_starts)
 
     def to_document(self) -> OffsetDocument:

@@ -12,8 +12,9 @@ from spark_log.types import TopicPartition
 from spark_log.util import IN_PROCESS, Clock
 
 _MAX_PARTITIONS = 64
-"""Maximum number of partitions, those with most unread records, because each one costs a read
-of a segment.
+"""Maximum number of partitions whose lag in time is looked up: those with most unread records.
+
+Each of them costs a read of a segment.
 """
 
 
@@ -24,8 +25,8 @@ class TimeLag:
         """Start without timestamps.
 
         Args:
-            reader: gives the partitions' logs.
-            clock: clock for the age.
+            reader: the reader of the partitions' logs.
+            clock: the clock that ages are computed with.
         """
         self._reader = reader
         self._clock = clock
@@ -34,7 +35,7 @@ class TimeLag:
     def log_starts(self, end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
         """Return the log start offset of partitions in which unread records were deleted.
 
-        It is that of the last listing, and costs no request.
+        The offsets are from the last listings, so this makes no request.
 
         Args:
             end: the offsets up to which records are read.
@@ -93,7 +94,7 @@ class TimeLag:
 
 
 def _unread(end: StreamOffset, latest: StreamOffset) -> dict[TopicPartition, int]:
-    """Return the position in partitions whose log ends behind it, and that are still the same."""
+    """Return the position in each partition that has unread records, by the same topic id."""
     return {
         tp: position
         for tp, position in end.for_unchanged_topics(latest.offsets, latest.topic_ids.get).items()

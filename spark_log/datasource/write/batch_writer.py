@@ -34,9 +34,9 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     With ``joinTransaction`` the write is a part of a transaction that the caller commits. With
     ``transactional=true`` the write is one transaction, which the driver commits after the
-    last task (docs/spark.md). Without it the driver commits nothing: as with Spark's Kafka
-    connector, records are visible when their task ends. A task that runs again, or twice at the
-    same time, appends its records once (ADR 8): the driver creates the writer, and the writer
+    last task (docs/spark.md). Without a transaction the driver commits nothing: as with Spark's
+    Kafka connector, records are visible when their task ends. A task that runs again, or twice at
+    the same time, appends its records once (ADR 8): the driver creates the writer, and the writer
     carries the write's identity to all tasks.
     """
 
@@ -55,8 +55,8 @@ class LogBatchWriter(DataSourceArrowWriter):
                 be created.
             InvalidOptionError: the directory for the summary does not exist.
         """
-        passed_over = check_columns(schema, options.topic)
-        warn_ignored_options(options.ignored, [*options.warnings, *passed_over])
+        column_warnings = check_columns(schema, options.topic)
+        warn_ignored_options(options.ignored, [*options.warnings, *column_warnings])
         if options.summary_path and not Path(options.summary_path).absolute().parent.is_dir():
             raise InvalidOptionError(
                 f"option 'summaryPath' is {options.summary_path!r}, expected a file in a directory "
@@ -64,7 +64,7 @@ class LogBatchWriter(DataSourceArrowWriter):
                 key="summaryPath",
             )
         self._options = options
-        # A generated id is unique; a given one is that of the write's first run.
+        # A generated id is unique. A write that runs again gives txnAppId and txnVersion again.
         self._write_id, self._number = options.transaction or (uuid.uuid4().hex, 0)
         prepare_topic(options)
 
@@ -100,7 +100,7 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     @property
     def _ends_transaction(self) -> bool:
-        return self._options.transactional and self._options.joined is None
+        return self._options.transactional and self._options.external_transaction is None
 
     def _root(self) -> OpenRoot:
         return OpenRoot.acquire(
@@ -113,8 +113,8 @@ def summary_of(tasks: Sequence[TaskCommitMessage]) -> dict[str, Any]:
 
     It contains the number of records, of records that an earlier attempt had appended, of bytes in
     segments, and of tasks; and for each partition the number of records, first and last offset.
-    Records of other producers may be between these offsets. Of a write in a transaction it contains
-    the producers (id and epoch) of the tasks that count.
+    Records of other producers may be between these offsets. If the write joined a transaction, the
+    summary contains the producer (id and epoch) of each task.
     """
     results = [result for task in tasks for result in task.results.values()]
     topics: dict[str, dict[str, dict[str, int]]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ _COLUMN_TYPES: Final = {
     "headers": ("array<struct<key:string,value:binary>>",),
     "timestamp": ("timestamp", "double"),
 }
-"""Types that Spark's Kafka connector takes. A double counts seconds since the epoch."""
+"""Types that Spark's Kafka connector accepts. A double is a number of seconds since the epoch."""
 
 
 def check_columns(schema: StructType, topic: str | None) -> list[str]:
@@ -39,10 +40,7 @@ def check_columns(schema: StructType, topic: str | None) -> list[str]:
     """
     types: dict[str, DataType] = {field.name: field.dataType for field in schema.fields}
     if "value" not in types:
-        raise InvalidRecordError(
-            f"the DataFrame has no column 'value'; its columns are {', '.join(types) or 'none'}. "
-            f"Add one, for example with selectExpr('to_json(struct(*)) AS value')"
-        )
+        raise no_value_column(types)
     if topic is None and "topic" not in types:
         raise InvalidRecordError(
             "no topic: set the option 'topic', or add a column 'topic' of type string"
@@ -63,11 +61,19 @@ def check_columns(schema: StructType, topic: str | None) -> list[str]:
     return warnings
 
 
+def no_value_column(names: Iterable[str]) -> InvalidRecordError:
+    """Return the error for a DataFrame whose columns lack ``value``."""
+    return InvalidRecordError(
+        f"the DataFrame has no column 'value'; its columns are {', '.join(names) or 'none'}. "
+        f"Add one, for example with selectExpr('to_json(struct(*)) AS value')"
+    )
+
+
 def given_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return those columns of Spark's batch that records have, in the types of `RECORD_SCHEMA`.
+    """Return the record columns in Spark's batch, in the types of `RECORD_SCHEMA`.
 
     Columns that are missing, and a ``timestamp`` of a type that `check_columns` ignores, are left
-    out. `to_records` adds them, so that no row of them is moved until then.
+    out. `to_records` adds them after the rows are sorted, so that their nulls are not sorted, too.
     """
     names = batch.schema.names
     columns = {
@@ -105,7 +111,7 @@ def to_records(given: pa.RecordBatch, now_us: int) -> pa.RecordBatch:
 
 def _from_seconds(seconds: pa.Array) -> pa.Array:
     """Return doubles as timestamps, as Spark casts them: NaN and infinity become null."""
-    import pyarrow.compute as pc  # here, since the driver would import it for nothing
+    import pyarrow.compute as pc  # imported here: the driver does not need it
 
     finite = pc.if_else(pc.is_finite(seconds), seconds, None)
     microseconds = pc.trunc(pc.multiply(finite, 1e6))

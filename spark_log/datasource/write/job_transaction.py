@@ -11,7 +11,6 @@ from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.task_transaction import JoinedTransaction, ended_elsewhere
 from spark_log.datasource.write.task_writer import TaskCommitMessage
 from spark_log.errors import ProducerFencedError, TransactionAbortableError
-from spark_log.transaction import TransactionState
 
 _log = logging.getLogger(__name__)
 
@@ -19,21 +18,21 @@ _log = logging.getLogger(__name__)
 def commit_transaction(
     root: OpenRoot, messages: Sequence[WriterCommitMessage | None], batch_id: int
 ) -> None:
-    """Commit what the counted attempts have appended, and abort what others have.
+    """Commit the records of the attempts that Spark has counted, and abort those of the others.
 
     Does nothing if no task has appended a record, or if the micro-batch is committed already. The
-    markers are put on return; those that cannot be put now are put by the next micro-batch, or by a
-    reader that is held up.
+    markers are appended on return. If one cannot be appended now, the next micro-batch appends it,
+    or a reader that waits for the transaction's end.
 
     Args:
         root: the opened root.
-        messages: those of the attempts that Spark has counted.
+        messages: commit messages of the attempts that Spark has counted.
         batch_id: number of the micro-batch; higher than that of any earlier one.
 
     Raises:
         TransactionAbortableError: others have aborted the transaction.
-        UnknownOutcomeError: it may be committed; a micro-batch that runs again finds out.
-        StorageError: it is not committed.
+        UnknownOutcomeError: the transaction may be committed; the micro-batch must run again.
+        StorageError: the transaction is not committed.
     """
     joined = _joined(messages)
     if not joined:
@@ -72,7 +71,7 @@ def abort_transaction(root: OpenRoot, messages: Sequence[WriterCommitMessage | N
     coordinator = root.coordinator(joined[0].transactional_id)
     state = coordinator.refresh()
     owners = {each.owner for each in joined}
-    if state.state is TransactionState.ONGOING and state.owner in owners:
+    if state.is_ongoing and state.owner in owners:
         _log.debug("%s: aborting the transaction", joined[0].transactional_id)
         coordinator.abort(state.owner)
 

@@ -1,8 +1,8 @@
 """A root that a Python process of Spark keeps open between tasks and between micro-batches.
 
-Spark uses its Python processes again: the tasks of all micro-batches run in a few processes, and
-the driver's commits in one. What is kept saves the reading of logs from their beginning; nothing of
-it can change an answer, and a process that has nothing reads what it needs.
+Spark reuses its Python processes: the tasks of all micro-batches run in a few processes, and the
+driver's commits in one. A root that stays open saves reading logs from their beginning. It changes
+no result: a new process reads what it needs.
 """
 
 from __future__ import annotations
@@ -33,18 +33,17 @@ _Kept = TypeVar("_Kept")
 _HashableKey = TypeVar("_HashableKey", bound=Hashable)
 
 _idle: OrderedDict[_Key, OpenRoot] = OrderedDict()
-"""Roots that nobody uses at the moment."""
+"""Open roots that no caller uses at the moment."""
 
 
 class OpenRoot:
-    """An opened root, with logs and transactional ids as far as they were read. For one user.
+    """An opened root for one caller, with the logs and coordinators that were opened before.
 
-    A context manager: at its end the root is kept open for the next user, unless an error is
-    raised.
+    A context manager: unless it ends with an error, the root is kept open for the next `acquire`.
 
     Attributes:
         cluster: the opened root.
-        image: the metadata, read when the user took the root.
+        image: the metadata, read by `acquire`.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class OpenRoot:
         storage_options: Mapping[str, str],
         broker_options: BrokerOptions | None = None,
     ) -> None:
-        """Open a root; callers take one that is open already with `acquire`.
+        """Open a root; callers use `acquire`, which may return one that is open already.
 
         Args:
             root: URL of the cluster root.
@@ -80,7 +79,7 @@ class OpenRoot:
         Raises:
             RootNotFoundError: the root does not exist.
             KafkaTimeoutError: its storage did not answer for a minute.
-            StorageError: it cannot be read.
+            StorageError: the root cannot be read.
         """
         found = _idle.pop(_key(root, storage_options, broker_options), None)
         if found is None or not found._refresh():

@@ -210,7 +210,7 @@ class PartitionWriter:
     # --- appending -------------------------------------------------------------------------------
 
     def _append(self, segment: StagedSegment) -> None:
-        if self._producer is None:  # nobody else has its records
+        if self._producer is None:  # no other attempt appends these records as this producer
             self._appended.append(self._append_when_available(segment))
             return
         try:
@@ -231,8 +231,8 @@ class PartitionWriter:
         """Append a segment; wait while the storage does not answer, or has no leader to append to.
 
         Raises:
-            KafkaTimeoutError: for ``delivery.timeout.ms``. The record may be in the log if the
-                message says that an outcome is unknown.
+            KafkaTimeoutError: ``delivery.timeout.ms`` has passed. The records may be in the log if
+                the message says that an outcome is unknown.
             SparkLogError: `PartitionLog.append_segment` failed.
         """
         wait = OutageWait(
@@ -254,7 +254,7 @@ class PartitionWriter:
 
     def _may_append_again(self, error: SparkLogError) -> bool:
         if isinstance(error, UnknownOutcomeError):
-            # The log tells an append that it has from its sequence numbers.
+            # By their sequence numbers, the log detects records that it has already.
             has_sequence = self._producer is not None or self._transaction is not None
             return has_sequence and not error.is_visible
         return isinstance(error, LeaderNotAvailableError) or is_unavailable(error)

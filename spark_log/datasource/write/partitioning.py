@@ -13,8 +13,8 @@ from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import IntegerType, StringType
 
 from spark_log.cluster import open_cluster
+from spark_log.datasource.write.columns import no_value_column
 from spark_log.datasource.write.partition_chooser import STICKY_ROWS
-from spark_log.errors import InvalidRecordError
 from spark_log.record import partition_for_keys
 from spark_log.storage import StorageOptions
 
@@ -33,9 +33,9 @@ def by_partition(
     """Return ``df`` repartitioned so that each task writes one segment into one partition.
 
     Adds the column ``partition``, or fills its nulls: by murmur2 of ``key`` like Kafka's clients,
-    or for rows without a key by one partition after the other. Keys are hashed in the JVM by
-    compiled code. Spark Connect does not offer that: there string keys are hashed by reflection,
-    and binary keys in Python, which takes twice as long.
+    and in turn for rows without a key. Compiled code in the JVM hashes the keys. With Spark
+    Connect, string keys are hashed by reflection, and binary keys in Python; both take twice as
+    long.
 
     Args:
         df: columns that ``format("spark_log")`` takes.
@@ -48,7 +48,7 @@ def by_partition(
         InvalidRecordError: ``df`` has no column ``value``.
     """
     if "value" not in df.columns:
-        raise InvalidRecordError(f"the DataFrame has no column 'value', only {df.columns}")
+        raise no_value_column(df.columns)
     count = open_cluster(root, storage_options).topic(topic).num_partitions
     chosen = _spread(count)
     if "key" in df.columns:
@@ -59,13 +59,13 @@ def by_partition(
         chosen = F.when(F.col("key").isNull(), chosen).otherwise(hashed)
     if "partition" in df.columns:
         chosen = F.coalesce(F.col("partition"), chosen)
-    # Rows with an invalid partition, or one that the writer chooses, go to any task unchanged.
+    # A row whose partition is invalid or null goes to any task. The writer refuses or fills it in.
     owner = F.pmod(F.coalesce(F.col("partition"), F.lit(0)), F.lit(count))
     return df.withColumn("partition", chosen).repartitionById(count, owner)
 
 
 def _spread(count: int) -> Column:
-    """Return partitions for rows without a key: in runs that start elsewhere in each task."""
+    """Return partitions for rows without a key, in runs; each task starts with another one."""
     run = F.floor(F.monotonically_increasing_id() / STICKY_ROWS) + F.spark_partition_id()
     return F.pmod(run, F.lit(count)).cast("int")
 
@@ -73,8 +73,8 @@ def _spread(count: int) -> Column:
 def _partition_compiled(df: DataFrame, count: int) -> Column | None:
     """Return partitions of keys, by a call that Spark compiles into the code of its stage.
 
-    The public functions offer no such call, only Catalyst's expressions: None in Spark Connect, and
-    in versions of Spark that have other expressions.
+    Spark's public functions offer no such call, but Catalyst's expressions do. The result is None
+    with Spark Connect, and with versions of Spark that have other expressions.
     """
     key = F.col("key").cast("binary")
     try:

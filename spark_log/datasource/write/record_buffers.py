@@ -143,7 +143,7 @@ class _PendingRecords:
 
     @property
     def is_due(self) -> bool:
-        """Whether to pass the records on: one batch is not copied to become a bit larger."""
+        """Whether to pass the records on: a single batch at half the size, which saves a copy."""
         return self.size_bytes >= BATCH_BYTES / (2 if len(self.batches) == 1 else 1)
 
     def add(self, records: pa.RecordBatch, size_bytes: float) -> None:

@@ -55,15 +55,14 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot
                 be created.
         """
-        passed_over = check_columns(schema, options.topic)
-        self._warnings = [*options.warnings, *passed_over]
+        self._warnings = [*options.warnings, *check_columns(schema, options.topic)]
         if options.summary_path is not None:
             raise InvalidOptionError(
                 "option 'summaryPath' is for batch writes; for a streaming query see "
                 "query.lastProgress",
                 key="summaryPath",
             )
-        if options.joined is not None:
+        if options.external_transaction is not None:
             raise InvalidOptionError(
                 "option 'joinTransaction' is for batch writes; set transactional=true, and each "
                 "micro-batch is a transaction",
@@ -103,7 +102,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def _warn(self, batch_id: int) -> None:
         """Warn of options without effect, in the first micro-batch of a query.
 
-        Spark ends a micro-batch on the driver, where the user looks, and not in a task.
+        `commit` and `abort` call this, because they run on the driver, whose output users read.
         """
         if batch_id == 0:
             warn_ignored_options(self._options.ignored, self._warnings)
@@ -120,5 +119,8 @@ def _identity() -> WriteIdentity:
     query = None if context is None else context.getLocalProperty(_QUERY_ID)
     batch = None if context is None else context.getLocalProperty(_BATCH_ID)
     if context is None or not query or batch is None:
-        raise RuntimeError("a streaming write runs in a task of a streaming query")
+        raise RuntimeError(
+            f"this thread is not in a task of a streaming query: {_QUERY_ID} is {query}, "
+            f"{_BATCH_ID} is {batch}; Spark sets both in each task of a micro-batch"
+        )
     return WriteIdentity(query, int(batch), context.partitionId(), is_stream=True)

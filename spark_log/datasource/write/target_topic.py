@@ -27,7 +27,7 @@ def prepare_topic(options: WriteOptions) -> None:
             created.
     """
     if options.new_topic is not None:
-        from spark_log.admin import Admin  # imported here: most writes have their topic
+        from spark_log.admin import Admin  # imported here: most writes create no topic
 
         admin = Admin(
             options.root,

@@ -1,4 +1,4 @@
-"""The part of a task attempt in the transaction of its micro-batch, or of its batch write."""
+"""A task attempt as a participant in the transaction of its micro-batch or batch write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from spark_log.datasource.options import OwnedTransaction
+from spark_log.datasource.options import ExternalTransaction
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.transaction_owner import present_owner
@@ -25,7 +25,7 @@ class JoinedTransaction:
 
     Attributes:
         transactional_id: the ``transactional.id``.
-        owner: the owner of the transaction, in whose name the driver decides.
+        owner: the transaction's owner, as which the driver commits or aborts.
         producer: the attempt's own producer id and epoch.
     """
 
@@ -52,7 +52,7 @@ class TaskTransaction:
         identity: WriteIdentity,
         topic: str | None,
         timeout_ms: int,
-        given: OwnedTransaction | None = None,
+        external: ExternalTransaction | None = None,
     ) -> None:
         """Start without a request.
 
@@ -61,16 +61,18 @@ class TaskTransaction:
             identity: identity of the task.
             topic: the option ``topic``; None if a column contains the topics.
             timeout_ms: ``transaction.timeout.ms`` of a transaction of the write's own.
-            given: the caller's transaction; None for one of the write's own.
+            external: the caller's transaction; None for one of the write's own.
         """
         self._identity = identity
         self._cluster = root.cluster
         self._timeout_ms = timeout_ms
-        transactional_id = given.transactional_id if given else identity.transactional_id(topic)
+        transactional_id = (
+            external.transactional_id if external else identity.transactional_id(topic)
+        )
         self._coordinator = root.coordinator(transactional_id)
         self._partitions: set[TopicIdPartition] = set()
-        self._owner = given.owner if given else None
-        self._is_committed = False if given else None
+        self._owner = external.owner if external else None
+        self._is_committed = False if external else None
         self.joined: JoinedTransaction | None = None
 
     @property
@@ -86,8 +88,8 @@ class TaskTransaction:
             self._is_committed = state.batch_id >= self._identity.batch_id
             if not self._is_committed:
                 self._owner = present_owner(self._cluster, self._coordinator, self._timeout_ms)
-            elif state.state.is_prepared:  # the driver died before the last marker
-                self._coordinator.finish()
+            elif state.is_prepared:  # the driver died before the last marker
+                self._coordinator.complete()
         return self._is_committed
 
     def add(self, partition: TopicIdPartition) -> None:
@@ -95,7 +97,7 @@ class TaskTransaction:
         self._partitions.add(partition)
 
     def producer_append(self, base_sequence: int) -> ProducerAppend:
-        """Return the identity of records; the first call joins, with all partitions so far.
+        """Return the identity of appended records; the first call joins the transaction.
 
         Raises:
             TransactionAbortableError: the transaction was aborted by others.
@@ -125,7 +127,7 @@ class TaskTransaction:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise an error of a transaction that others have ended as `ended_elsewhere`."""
+        """Raise `ended_elsewhere` in place of an error that the ended transaction causes."""
         try:
             yield
         except (InvalidProducerEpochError, ProducerFencedError, TransactionAbortableError) as error:

@@ -77,7 +77,7 @@ class TaskWriter:
             config = self._root.image.cluster_config()
             timeout_ms = batch_timeout_ms(config, options.transaction_timeout_ms)
             self._transaction = TaskTransaction(
-                self._root, identity, options.topic, timeout_ms, options.joined
+                self._root, identity, options.topic, timeout_ms, options.external_transaction
             )
 
     def __enter__(self) -> TaskWriter:
@@ -158,7 +158,7 @@ class TaskWriter:
             writer.catch_up()
         for tp, result in results.items():
             _log.debug(
-                "task %d of write %s: %s has %d records from offset %d, %d of them of an earlier "
+                "task %d of write %s: %s has %d records from offset %d, %d of them from an earlier "
                 "attempt",
                 self._identity.task,
                 self._identity.write,
@@ -216,7 +216,7 @@ class _TopicRouter:
             writer = self._task.partition_writer(self._topic, int(partitions[0]))
             self._buffers.add(records, iter([(writer, 0, len(partitions))]))
             return
-        import pyarrow.compute as pc  # here, since the driver would import it for nothing
+        import pyarrow.compute as pc  # imported here: the driver does not need it
 
         # numpy sorts 8- and 16-bit integers by a radix sort, which is stable and takes linear time.
         narrow = partitions.astype(np.min_scalar_type(self._topic.num_partitions - 1))

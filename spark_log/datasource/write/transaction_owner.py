@@ -1,6 +1,6 @@
 """The owner of the transactions of a write: made once, by the first task that needs it.
 
-Spark tells the tasks which query they belong to, and no process of the driver. Therefore any
+Spark passes the query's id to tasks only, not to the Python processes of the driver. Therefore any
 number of tasks may initialize the transactional id at the same time.
 """
 
@@ -15,7 +15,6 @@ from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
     TransactionCoordinator,
     TransactionMetadata,
-    TransactionState,
     TransactionStateLog,
     record_producer,
 )
@@ -24,7 +23,7 @@ from spark_log.transaction import (
 def present_owner(
     cluster: Cluster, coordinator: TransactionCoordinator, timeout_ms: int
 ) -> ProducerIdAndEpoch:
-    """Return the owner, with the epoch of the present or the next transaction.
+    """Return the owner, with the epoch of the current or the next transaction.
 
     A transaction that is ongoing is left as it is: another task may have begun it.
 
@@ -42,8 +41,8 @@ def present_owner(
         _make_first(cluster, coordinator)
         state = coordinator.refresh()
     is_due = state.needs_producer_id or state.timeout_ms != timeout_ms
-    if is_due and state.state is not TransactionState.ONGOING:
-        # Another task may have done so meanwhile, and begun a transaction.
+    if is_due and not state.is_ongoing:
+        # Fenced: another task has initialized it meanwhile, and may have begun a transaction.
         with suppress(ProducerFencedError):
             return coordinator.initialize(timeout_ms, expected=state.owner)
         state = coordinator.refresh()
@@ -54,7 +53,7 @@ def present_owner(
 def _make_first(cluster: Cluster, coordinator: TransactionCoordinator) -> None:
     """Make the first owner, unless one exists: `initialize` would abort its transaction.
 
-    Its timeout of 0 is that of no write, so that it is initialized before its first transaction.
+    No write has its timeout of 0, so `present_owner` initializes it before its first transaction.
     """
     producer_id = cluster.producer_ids.next_id()
     while not coordinator.state.is_new(producer_id):

@@ -133,7 +133,7 @@ class GroupsCheck(PartitionCheck):
             raise NotCheckedError("the offsets table cannot be read")
         wanted = examination.groups
         known = set()
-        for group_id, positions in table.all_positions().items():
+        for group_id, positions in table.all_committed_offsets().items():
             known.add(group_id)
             if wanted and group_id not in wanted:
                 continue

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 from spark_log.doctor.check import Check, NotCheckedError
-from spark_log.doctor.examination import Examination
+from spark_log.doctor.examination import THREAD_NAME, Examination
 from spark_log.doctor.finding import Finding, Problem, Severity, Subject
 from spark_log.errors import (
     AlreadyExistsError,
@@ -161,7 +161,7 @@ def _races(store: Store, scratch: str) -> _Fault | None:
                 return False
             return True
 
-        pool = DaemonPool(_CONTENDERS, _PATIENCE_MS)
+        pool = DaemonPool(_CONTENDERS, _PATIENCE_MS, name=THREAD_NAME)
         winners = sum(each.result() for _, each in pool.run(contend, range(_CONTENDERS)))
         if winners != 1:
             message = f"{winners} of {_CONTENDERS} concurrent writers created the same file"

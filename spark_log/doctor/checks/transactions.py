@@ -22,7 +22,7 @@ from spark_log.doctor.finding import (
 from spark_log.doctor.partition_examination import PartitionExamination
 from spark_log.errors import CorruptRecordError
 from spark_log.log import StateView
-from spark_log.transaction import TransactionMetadata, TransactionState, TransactionStateLog
+from spark_log.transaction import TransactionMetadata, TransactionStateLog
 
 TRANSACTION_OPEN = Problem(
     "transaction-open",
@@ -77,7 +77,7 @@ class TransactionsCheck(PartitionCheck):
                 yield _damaged(transactional_id, outcome.error)
                 continue
             view = outcome.result()
-            if view.state.state is TransactionState.ONGOING or view.state.state.is_prepared:
+            if view.state.is_open:
                 self._owned.update(view.state.participants)
                 yield from _open(examination, view, wanted)
 
@@ -142,7 +142,7 @@ def _open(
     subject = Subject(f"transactional id {state.transactional_id}")
     command = shell_command("clean", "--all-topics")
     evidence = f"spark-log transactions describe {state.transactional_id}"
-    if state.state is TransactionState.ONGOING:
+    if state.is_ongoing:
         yield TRANSACTION_OPEN.finding(
             subject,
             f"its transaction has been open without a change for {duration_text(age_us)}, and its "

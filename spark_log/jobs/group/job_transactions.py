@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from spark_log.cluster import Cluster
 from spark_log.coordinator import LazyTransactionalOffsets
-from spark_log.datasource import OwnedTransaction
+from spark_log.datasource import ExternalTransaction
 from spark_log.errors import SparkLogError
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionCoordinator, TransactionOffset
@@ -46,7 +46,7 @@ class JobTransactions:
         self._owner = self._coordinator.initialize(timeout_ms)
         self._counting: tuple[ProducerIdAndEpoch, ...] = ()
 
-    def begin(self) -> OwnedTransaction:
+    def begin(self) -> ExternalTransaction:
         """Return the transaction of a batch, which begins when its first task writes.
 
         The records of a cancelled batch are aborted.
@@ -57,7 +57,7 @@ class JobTransactions:
         """
         self.abort()
         self._counting = ()
-        return OwnedTransaction(self.transactional_id, self._owner)
+        return ExternalTransaction(self.transactional_id, self._owner)
 
     def count(self, producers: Iterable[ProducerIdAndEpoch]) -> None:
         """Set the producers whose records `commit` commits; records of other ones are aborted."""

@@ -291,7 +291,7 @@ def _sync_commit(table: DeltaTable, store: Store) -> None:
     Without this, after a power failure the group's offset could be after records that the table has
     lost.
     """
-    if not store.is_mapped:
+    if not store.is_local:
         return
     home = Path(store.directory_url(""))
     version = home / LOG_DIRECTORY / f"{table.version():020d}.json"
@@ -307,7 +307,7 @@ def _sync_everything(store: Store) -> None:
 
     Another process has made a commit, and may have died before its sync.
     """
-    if store.is_mapped:
+    if store.is_local:
         os.sync()
 
 

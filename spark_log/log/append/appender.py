@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from spark_log.config import TopicConfig
 from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
+from spark_log.log.append.appender_state import AppenderState, ControlRecordInLogError
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.append.lost_answers import LostAnswers
 from spark_log.log.append.merge_task import MergeExecutor
-from spark_log.log.append.tail_state import ControlRecordInLogError, TailState
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.append.unsettled_puts import UnsettledPuts
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
@@ -55,21 +55,20 @@ class PutOutcome(Enum):
     LOST_RACE = auto()
     """Another appender's segment has this offset. Ours is not there, and never will be."""
     UNKNOWN = auto()
-    """The answer was lost, or came so late that the put may not count: the log has to be listed."""
+    """The segment may be in the log: the log has to be listed. The answer was lost, or came so late
+    that the put may not count, or the log's last segment was removed meanwhile."""
 
 
 class Appender:
     """Appends staged segments to one partition's log, for one process.
 
-    Its `TailState` keeps the log's end and the producer state between two appends.
+    Its `AppenderState` keeps the log's end and the producer state between two appends.
 
     Attributes:
-        check_root: called before a put into a log without records; it raises a `StorageError` if
-            the root was emptied.
         derived: writes the partition's derived files.
     """
 
-    tail_class: ClassVar[type[TailState]] = TailState
+    state_class: ClassVar[type[AppenderState]] = AppenderState
     """The class that keeps the log's end. A subclass may have another one."""
 
     races_per_listing: ClassVar[int] = 64
@@ -84,13 +83,25 @@ class Appender:
         *,
         has_leader_epochs: bool = False,
         merge_executor: MergeExecutor | None = None,
+        check_root: Callable[[], None] | None = None,
     ) -> None:
-        self.check_root: Callable[[], None] = lambda: None
+        """Access no storage yet.
+
+        Args:
+            directory: the partition's directory.
+            snapshots: the snapshots of the log's state.
+            config: the topic's settings.
+            has_leader_epochs: whether appends are checked against the leader epoch of the log.
+            merge_executor: runner of tail merges on another thread; None merges in the append.
+            check_root: called before a put into a log without records; it raises a `StorageError`
+                if the root was emptied. None checks nothing.
+        """
+        self._check_root = check_root
         self.derived = DerivedFiles(directory, snapshots, config, merge_executor)
         self._directory = directory
         self._config = config
         self._clock = directory.clock
-        self._tail = self.tail_class(
+        self._state = self.state_class(
             directory, snapshots, config, self.derived, has_leader_epochs=has_leader_epochs
         )
 
@@ -99,7 +110,7 @@ class Appender:
     @property
     def log_end_offset(self) -> int:
         """The last known log end offset; 0 if it is not known."""
-        return self._tail.log_end_offset
+        return self._state.log_end_offset
 
     def end_offset_in(self, leader_epoch: int) -> int:
         """Return the last known log end offset; 0 if it is not known.
@@ -107,7 +118,7 @@ class Appender:
         Raises:
             FencedLeaderEpochError: the log has a newer leader epoch at this offset.
         """
-        return self._tail.end_offset_in(leader_epoch)
+        return self._state.end_offset_in(leader_epoch)
 
     def observe_end_offset_in(self, leader_epoch: int) -> int:
         """List the log, and return its end offset.
@@ -117,23 +128,23 @@ class Appender:
             CorruptRecordError: the end of the log is damaged.
             StorageError: the storage does not answer.
         """
-        self._tail.observe()
-        self._tail.load_leader_epoch()
-        return self._tail.end_offset_in(leader_epoch)
+        self._state.observe()
+        self._state.load_leader_epoch()
+        return self._state.end_offset_in(leader_epoch)
 
     def on_listed(self, view: LogView) -> None:
         """Update the log's end from a listing, unless it is known already."""
-        if self._tail.end is None:
-            self._tail.on_listed(view)
+        if self._state.end is None:
+            self._state.on_listed(view)
 
-    def on_read(self, end: LogTail, segments: int) -> None:
+    def on_read(self, end: LogEnd, segments: int) -> None:
         """Update the log's end from a read of a log that is never merged.
 
         Args:
             end: the log's end, read by a listing that is still valid.
             segments: number of segments that were read after the last known end.
         """
-        self._tail.on_read(end, segments)
+        self._state.on_read(end, segments)
 
     @property
     def merge_limit_offset(self) -> float:
@@ -149,7 +160,7 @@ class Appender:
     def append_segment(
         self,
         segment: StagedSegment,
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
         *,
         is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
@@ -157,13 +168,12 @@ class Appender:
 
         Args:
             segment: the segment to append.
-            expected_leo: required log end offset; None appends at any offset.
+            expected_end_offset: required log end offset; None appends at any offset.
             is_epoch_certain: whether the segment's leader epoch was read from the metadata just
                 now. Then it may be appended to a log that was emptied, and so shows no epoch.
 
         Raises:
-            LogEndOffsetMismatchError: the log end offset is not ``expected_leo``; nothing was
-                appended.
+            LogEndOffsetMismatchError: the log end offset is another one; nothing was appended.
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             OutOfOrderSequenceError: the producer's append before this one is missing; nothing was
                 appended.
@@ -177,8 +187,10 @@ class Appender:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        with self._lost_answers() as lost:
-            return self._append(segment, expected_leo, lost, is_epoch_certain=is_epoch_certain)
+        with self._unsettled_puts() as puts:
+            return self._append(
+                segment, expected_end_offset, puts, is_epoch_certain=is_epoch_certain
+            )
 
     def append_barrier(self, barrier: StagedSegment) -> None:
         """Append the barrier of a leader epoch, unless the log has it. Then the barrier is durable.
@@ -194,11 +206,11 @@ class Appender:
             StorageError: nothing was appended.
         """
         self._forget_earlier_epochs(barrier.leader_epoch)
-        with self._lost_answers() as lost:
+        with self._unsettled_puts() as puts:
             try:
-                self._append(barrier, None, lost)
+                self._append(barrier, None, puts)
             except ControlRecordInLogError:
-                self._make_durable()  # as for markers
+                self._make_durable()  # another process may have put it, and died before it synced
 
     def append_markers(
         self,
@@ -227,14 +239,14 @@ class Appender:
             CorruptRecordError: the end of the log is damaged; nothing was appended.
             StorageError: nothing was appended.
         """
-        with self._lost_answers() as lost:
+        with self._unsettled_puts() as puts:
             missing = markers
             while missing:
                 segment = stage(missing)
                 try:
-                    return self._append(segment, None, lost, is_epoch_certain=is_epoch_certain)
+                    return self._append(segment, None, puts, is_epoch_certain=is_epoch_certain)
                 except ControlRecordInLogError:
-                    missing = self._tail.missing_markers(missing)
+                    missing = self._state.missing_markers(missing)
                 finally:
                     segment.discard()
             self._make_durable()  # another process may have put them, and died before it synced
@@ -254,72 +266,77 @@ class Appender:
         Raises:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
         """
-        with self._lost_answers() as lost:
-            lost.add(base_offset)
-            return lost.search(segment)
+        with self._unsettled_puts() as puts:
+            puts.add(base_offset)
+            return puts.search_log(segment)
 
-    def _lost_answers(self) -> LostAnswers:
-        return LostAnswers(self._directory, self._config, self._tail)
+    def _unsettled_puts(self) -> UnsettledPuts:
+        return UnsettledPuts(self._directory, self._config, self._state)
 
     def _forget_earlier_epochs(self, leader_epoch: int) -> None:
         """Forget the log's end if it is of another leader epoch: the next append lists the log."""
-        end = self._tail.end
+        end = self._state.end
         if end is not None and end.leader_epoch != leader_epoch:
-            self._tail.reset()
+            self._state.reset()
 
     # --- the protocol ----------------------------------------------------------------------------
 
     def _append(
         self,
         segment: StagedSegment,
-        expected_leo: int | None,
-        lost: LostAnswers,
+        expected_end_offset: int | None,
+        puts: UnsettledPuts,
         *,
         is_epoch_certain: bool = False,
     ) -> LogAppendInfo:
-        tail = self._tail
-        if not tail.is_recent:
-            # The name may have been used and freed since: a put there would be void.
+        state = self._state
+        if not state.is_recent:
+            # Since then the name may have been used and deleted: a put there may not count.
             _log.debug("%s: list the log to find its end", self._directory.path)
-            tail.observe(segment)
+            state.observe(segment)
         for race in range(1, _MAX_RACES + 1):
-            duplicate = tail.check(segment, expected_leo, is_epoch_certain=is_epoch_certain)
+            duplicate = state.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
-            if tail.is_last_gone():
+            end = state.known_end()
+            if is_last_gone(self._directory, end):
                 # The directory was removed, or the log's last segment: then `observe` raises.
-                tail.observe(segment)
+                state.observe(segment)
                 continue
-            end = tail.known_end()
-            match self._try_put(segment, end, lost):
+            match self._try_put(segment, end, puts):
                 case PutOutcome.OURS:
                     return self._acknowledge(segment, end)
                 case PutOutcome.LOST_RACE:
                     if not race % self.races_per_listing:
-                        tail.catch_up(segment)
+                        state.catch_up(segment)
                 case PutOutcome.UNKNOWN:
-                    found = lost.find(segment, end.log_end_offset)
+                    found = puts.resolve(segment, end.log_end_offset)
                     if found is not None:
                         return self._acknowledge_duplicate(segment, found)
         raise StorageError(
-            f"{self._directory.path}: {_MAX_RACES} other appends came first; nothing was appended",
+            f"{self._directory.path}: {_MAX_RACES} other appends came first; nothing was appended. "
+            f"Try again",
             path=self._directory.path,
         )
 
-    def _try_put(self, segment: StagedSegment, end: LogTail, lost: LostAnswers) -> PutOutcome:
-        """Put the segment at the log's end, and move the end past the segment that is in the log.
+    def _try_put(self, segment: StagedSegment, end: LogEnd, puts: UnsettledPuts) -> PutOutcome:
+        """Put the segment at the log's end, and move the known end past the segment at it.
 
         Args:
             segment: the segment to append.
             end: the known end of the log.
-            lost: the puts of this append without an answer.
+            puts: the puts of this append that are not settled. The put is added to them if its
+                answer arrived; if the answer was lost, `UnsettledPuts.resolve` adds it.
+
+        Returns:
+            The outcome of the put. The known end is moved unless the outcome is `UNKNOWN`.
 
         Raises:
             UnknownOutcomeError: the segment is in the log, but may not be durable.
             CorruptRecordError: the segment that has the offset is damaged.
             StorageError: nothing was put.
         """
-        tail, base_offset = self._tail, end.log_end_offset
+        state, base_offset = self._state, end.log_end_offset
         self._check_first_put(base_offset)
         # Before the put: a pause after it must not make the observation look newer than it is.
         tried_ms = self._clock.monotonic_ms()
@@ -329,7 +346,7 @@ class Appender:
             if error.is_visible:
                 raise
             return PutOutcome.UNKNOWN
-        if not tail.is_recent:
+        if not state.is_recent:
             # The log's segments may have been merged and deleted meanwhile, and their names freed:
             # then the put, or the winner, is no part of the log.
             _log.debug(
@@ -339,8 +356,8 @@ class Appender:
             )
             return PutOutcome.UNKNOWN
         if winner is not None and not self._is_same(winner, segment):
-            lost.remove(base_offset)  # no file was deleted: the name was never ours
-            tail.on_append_of_other(winner)
+            puts.remove(base_offset)  # no file was deleted: this name was the winner's all the time
+            state.on_append_of_other(winner)
             _log.debug(
                 "%s: lost the race for offset %d to a segment that ends at %d",
                 self._directory.path,
@@ -348,22 +365,23 @@ class Appender:
                 winner.end_offset,
             )
             return PutOutcome.LOST_RACE
-        lost.add(base_offset)  # until it is known that the log is still there
-        if tail.is_last_gone():
+        puts.add(base_offset)  # until the next check: the directory may have been removed
+        if is_last_gone(self._directory, end):
             return PutOutcome.UNKNOWN
-        tail.on_own_append(segment, base_offset, tried_ms)
+        state.on_own_append(segment, base_offset, tried_ms)
         return PutOutcome.OURS
 
     def _put(self, segment: StagedSegment, base_offset: int) -> SegmentReader | None:
         """Put the segment at an offset.
 
         Returns:
-            None; a reader of the segment that had this offset before the put, perhaps by an
-            earlier put of the same segment, which is durable then.
+            None if it was put; else a reader of the segment that had this offset before. That may
+            be this segment, put by an earlier try; it is durable then.
 
         Raises:
-            UnknownOutcomeError: the answer was lost, or the segment that had the offset cannot be
-                read, because it was deleted.
+            UnknownOutcomeError: the answer was lost. Or the offset is taken, and the segment that
+                has it cannot be read (it was deleted, for example), or is this one and cannot be
+                made durable.
             CorruptRecordError: the segment that had the offset is damaged.
             StorageError: nothing was put.
         """
@@ -379,7 +397,8 @@ class Appender:
                 winner = self._directory.open(name)
                 if self._is_same(winner, segment):
                     self._make_durable()
-                winner.end_offset  # noqa: B018 - on an object store this may read the last batch
+                # On an object store this may be a request. From now on its end is known.
+                winner.headers(winner.batch_count - 1)
             except StorageError as error:
                 raise UnknownOutcomeError(str(error), path=self._directory.path) from error
             return winner
@@ -391,10 +410,10 @@ class Appender:
 
     def _check_first_put(self, base_offset: int) -> None:
         """Check, before a put at offset 0, that the root was not emptied."""
-        if not base_offset:
-            self.check_root()
+        if not base_offset and self._check_root is not None:
+            self._check_root()
 
-    def _acknowledge(self, segment: StagedSegment, end: LogTail) -> LogAppendInfo:
+    def _acknowledge(self, segment: StagedSegment, end: LogEnd) -> LogAppendInfo:
         """Return the offsets of a segment that was put, after writing its derived files.
 
         Args:
@@ -413,13 +432,13 @@ class Appender:
         if not base_offset:
             self.derived.create_existence_marker()
         self.derived.on_own_append(segment, base_offset, end.observed_ms)
-        self._forget_missing_files()
+        self._relist_if_files_are_missing()
         return info
 
-    def _forget_missing_files(self) -> None:
-        """Let the next append list the log, and fail, if files are missing."""
+    def _relist_if_files_are_missing(self) -> None:
+        """Let the next append list the log, and fail, if files of the log are missing."""
         if self.derived.misses_files:
-            self._tail.doubt()
+            self._state.doubt()
 
     def _acknowledge_duplicate(self, segment: StagedSegment, base_offset: int) -> LogAppendInfo:
         """Return the offsets of a segment that an earlier try put.

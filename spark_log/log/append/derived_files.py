@@ -123,14 +123,15 @@ class DerivedFiles:
                 directory.store.put(directory.file_path(file_name), data, sync=False)
 
     def _write_snapshot_if_due(self) -> None:
+        if self._segments_until_snapshot > -self._snapshot_delay:
+            return
         directory = self._directory
         with (
             directory.suppressed.suppress("snapshot", directory.path, SparkLogError),
             suppress(NotFoundError, OffsetOutOfRangeError),  # rewritten since: skip this snapshot
         ):
-            if self._segments_until_snapshot <= -self._snapshot_delay:
-                self._segments_until_snapshot = self._config.snapshot_interval_segments
-                self._segments_until_snapshot = self._snapshots.write_if_due()
+            self._segments_until_snapshot = self._config.snapshot_interval_segments
+            self._segments_until_snapshot = self._snapshots.write_if_due()
 
     @property
     def _snapshot_delay(self) -> int:
@@ -138,12 +139,16 @@ class DerivedFiles:
 
         A merge leaves fewer segments since the last snapshot, so that the next one is due much
         later. Each snapshot costs a listing, which also shows all merged segments until they are
-        deleted.
+        deleted. It depends on the partition, so that partitions that are written together do not
+        all get a snapshot by the same call of a producer. While merges are late, a snapshot may
+        open all segments since the last one; then the snapshots are spread over a whole interval.
         """
-        interval = self._config.snapshot_interval_segments
+        interval, partition = self._config.snapshot_interval_segments, self._directory.partition
         if self._running is not None:
-            return interval
-        return interval // 8 if self._config.merge_tail_segments else 0
+            return interval + partition % interval
+        eighth = interval // 8
+        delay = eighth if self._config.merge_tail_segments else 0
+        return delay + partition % max(1, eighth)
 
     def _merge_if_due(self, end_offset: int) -> None:
         """Do or start the merge of the newest segments if it is due and no other merge runs."""

@@ -23,7 +23,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory, is_last_gone
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName, StartMarker
 from spark_log.log.segment import StagedSegment
 from spark_log.storage import StagedFile, is_listing_valid
@@ -72,7 +72,8 @@ class FollowerAppender:
 
     Attributes:
         check: called with each listing of the follower's log, before a segment is put at its end;
-            it raises an error if the log is not a prefix of the leader's.
+            it raises an error if the log is not a prefix of the leader's. `ReplicaFetcher` sets it:
+            a replica is opened before it is known which leader it follows, and outlives it.
     """
 
     def __init__(
@@ -84,18 +85,18 @@ class FollowerAppender:
         self._directory = directory
         self._config = config
         self._derived = derived
-        self._tail: LogTail | None = None
+        self._end: LogEnd | None = None
         self.check: Callable[[LogView], None] = lambda view: None
 
     def reset(self) -> None:
         """Forget the follower's log end offset: the next call lists its directory."""
-        self._tail = None
+        self._end = None
 
     @property
     def known_end_offset(self) -> int | None:
         """The log end offset if it is known without a request, and recent; else None."""
-        tail = self._tail
-        return tail.log_end_offset if tail is not None and self._is_recent(tail) else None
+        end = self._end
+        return end.log_end_offset if end is not None and self._is_recent(end) else None
 
     def ends_at(self, offset: int) -> bool:
         """Return whether the log still ends at an offset, by a request for the next segment's name.
@@ -136,7 +137,7 @@ class FollowerAppender:
         self._derived.on_listed(view)
         segments = view.live.segments
         last = segments[-1].name if segments else None
-        self._tail = LogTail(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
+        self._end = LogEnd(view.log_end_offset, view.observed_ms, last, view.leader_epoch)
         return view
 
     def start_at(self, marker: StartMarker) -> None:
@@ -185,7 +186,7 @@ class FollowerAppender:
             segment.leader_epoch,
             data,
         )
-        before = self._tail
+        before = self._end
         tried_ms = self._directory.clock.monotonic_ms()
         if self.copy(copied, staged):
             observed_ms = before.observed_ms if before is not None else tried_ms
@@ -218,11 +219,11 @@ class FollowerAppender:
     def _copy(self, segment: CopiedSegment, staged: StagedFile | None) -> bool:
         lost: UnknownOutcomeError | None = None
         for _ in range(_MAX_TRIES):
-            tail = self._tail_before(segment)
-            if tail.log_end_offset >= segment.end_offset:
+            end = self._end_before(segment)
+            if end.log_end_offset >= segment.end_offset:
                 self._check_holds(segment)
                 return False
-            if is_last_gone(self._directory, tail):
+            if is_last_gone(self._directory, end):
                 self.observe()  # raises if the directory was removed
                 continue
             tried_ms = self._directory.clock.monotonic_ms()
@@ -242,23 +243,24 @@ class FollowerAppender:
             if not is_new and not self._is_same(segment):
                 self.reset()  # the follower's segments were rewritten meanwhile
                 continue
-            self._check_is_not_gone(tail)
-            if not self._is_recent(tail):
+            self._check_is_not_gone(end)
+            if not self._is_recent(end):
                 self.reset()  # the name may have been freed: list the log to see if the put counts
                 continue
             if not is_new:
                 self._make_durable()
-            self._tail = LogTail(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
+            self._end = LogEnd(segment.end_offset, tried_ms, segment.name, segment.leader_epoch)
             self._directory.on_log_end(segment.end_offset)
             if not segment.name.base_offset:
                 self._derived.create_existence_marker()
             return is_new
         raise lost or StorageTimeoutError(
-            f"{self._directory.path}: a copy was overtaken {_MAX_TRIES} times",
+            f"{self._directory.path}: the log changed during each of {_MAX_TRIES} tries to copy a "
+            f"segment",
             path=self._directory.path,
         )
 
-    def _tail_before(self, segment: CopiedSegment) -> LogTail:
+    def _end_before(self, segment: CopiedSegment) -> LogEnd:
         """Return the end of the follower's log, which has the segment or can be continued by it.
 
         Raises:
@@ -267,25 +269,25 @@ class FollowerAppender:
             CorruptRecordError: the log ends before the segment.
             StorageError: the storage does not answer.
         """
-        name, tail = segment.name, self._tail
-        if tail is None or not self._is_recent(tail) or tail.log_end_offset < name.base_offset:
+        name, end = segment.name, self._end
+        if end is None or not self._is_recent(end) or end.log_end_offset < name.base_offset:
             self.observe()
-            tail = self._tail
-            assert tail is not None
-        end_offset = tail.log_end_offset
+            end = self._end
+            assert end is not None
+        end_offset = end.log_end_offset
         if end_offset < name.base_offset:
             raise self._directory.truncated(end_offset, name.base_offset)
         if name.last_offset is None and name.base_offset < end_offset < segment.end_offset:
             raise self._diverged(segment)
-        return tail
+        return end
 
-    def _check_is_not_gone(self, tail: LogTail) -> None:
+    def _check_is_not_gone(self, end: LogEnd) -> None:
         """Check after a put that the put has not re-created a directory that was removed.
 
         Raises:
             StorageUnavailableError: the root was removed.
         """
-        if is_last_gone(self._directory, tail):
+        if is_last_gone(self._directory, end):
             raise StorageUnavailableError(
                 f"{self._directory.url} was removed during a put", path=self._directory.path
             )
@@ -337,6 +339,6 @@ class FollowerAppender:
         if self._config.flush_on_append:
             self._directory.store.sync(self._directory.path)
 
-    def _is_recent(self, tail: LogTail) -> bool:
+    def _is_recent(self, end: LogEnd) -> bool:
         clock, valid_ms = self._directory.clock, self._directory.valid_ms
-        return is_listing_valid(clock, tail.observed_ms, valid_ms)
+        return is_listing_valid(clock, end.observed_ms, valid_ms)

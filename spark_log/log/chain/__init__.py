@@ -2,14 +2,12 @@
 
 - `partition_state`: the replicas at one leader epoch, and the source of newer states.
 - `replica_chain`: appends to the leader, and to the other replicas through `chain_followers`.
-- `chain_attempt`, `append_attempt`: one operation across changes of the partition's state.
+- `failover`, `append_failover`: one operation, or one append, that continues under newer states.
 - `chain_followers`: brings the other replicas up to the leader.
-- `chain_appender`: stages segments and puts them through the chain.
+- `replicated_appender`: stages segments and appends them to all replicas.
+- `replicated_reader`: reads one replica up to the high watermark, or the next one if it fails.
 - `replica_selection`: chooses the replica that is read, and limits what readers see of it.
 - `replica_fetcher`: copies segments to a replica that lacks them.
-
-`log.partition_log` appends through the chain, and reads only records that all in-sync replicas
-have.
 """
 
 from spark_log.util.exports import attach_stub

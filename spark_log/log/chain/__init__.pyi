@@ -1,9 +1,9 @@
-from .chain_appender import ChainAppender as ChainAppender
-from .chain_attempt import MAX_CHANGES as MAX_CHANGES
+from .failover import MAX_CHANGES as MAX_CHANGES
 from .partition_state import NO_LEADER as NO_LEADER
 from .partition_state import PartitionState as PartitionState
 from .partition_state import PartitionStates as PartitionStates
 from .replica_chain import ALL as ALL
+from .replica_chain import OpenReplica as OpenReplica
 from .replica_chain import ReplicaChain as ReplicaChain
 from .replica_failure import REPLICA_ERRORS as REPLICA_ERRORS
 from .replica_failure import LeaderFailedError as LeaderFailedError
@@ -11,5 +11,6 @@ from .replica_failure import ReplicaFailedError as ReplicaFailedError
 from .replica_failure import StagingFailedError as StagingFailedError
 from .replica_failure import blaming as blaming
 from .replica_fetcher import ReplicaFetcher as ReplicaFetcher
-from .replica_selection import MAX_REWRITES as MAX_REWRITES
 from .replica_selection import ReplicaSelection as ReplicaSelection
+from .replicated_appender import ReplicatedAppender as ReplicatedAppender
+from .replicated_reader import ReplicatedReader as ReplicatedReader

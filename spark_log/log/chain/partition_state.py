@@ -84,7 +84,7 @@ class PartitionStates(Protocol):
             StorageError: the metadata cannot be read.
         """
 
-    def shrink_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
+    def remove_from_isr(self, state: PartitionState, brokers: Collection[int]) -> PartitionState:
         """Remove brokers from ``isr`` and ``joining``, unless the state is not the newest.
 
         The new leader is the first remaining broker of ``isr`` that can lead; brokers before it

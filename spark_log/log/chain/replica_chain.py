@@ -20,9 +20,9 @@ from spark_log.errors import (
     UnknownLeaderEpochError,
     UnknownOutcomeError,
 )
-from spark_log.log.chain.append_attempt import AppendAttempt
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.append_failover import AppendFailover
 from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
@@ -35,6 +35,10 @@ ALL: Final = -1
 """``acks=all``: an append is acknowledged when all in-sync replicas have it."""
 
 _Result = TypeVar("_Result")
+
+OpenReplica = Callable[[int, int, Callable[[], None]], LocalLog]
+"""A function that opens the replica of a broker id and a number of its directory. The third
+argument is what `Appender` calls before it puts into a log without records."""
 
 Put = Callable[[LocalLog, PartitionState, bool], _Result]
 """A function that appends to the leader's replica. The flag says whether the state was read from
@@ -55,7 +59,7 @@ class ReplicaChain:
     def __init__(
         self,
         states: PartitionStates,
-        open_replica: Callable[[int, int], LocalLog],
+        open_replica: OpenReplica,
         store_of: Callable[[int], Store],
         *,
         name: str,
@@ -66,7 +70,7 @@ class ReplicaChain:
 
         Args:
             states: source of the partition's state.
-            open_replica: returns the replica of a broker id and a number of its directory.
+            open_replica: opens a replica.
             store_of: returns the store of a broker id: another one if the broker was registered
                 again with another root.
             name: the partition's name, for messages.
@@ -101,8 +105,15 @@ class ReplicaChain:
         key = broker_id, number
         found = self._replicas.get(key)
         if found is None or found.files.store is not self._store_of(broker_id):
-            found = self._replicas[key] = self._open_replica(*key)
+            found = self._replicas[key] = self._open_replica(
+                broker_id, number, partial(self._check_root_of_replica, broker_id)
+            )
         return found
+
+    def _check_root_of_replica(self, broker_id: int) -> None:
+        """Check, before the first put into a replica, that its root was not emptied."""
+        if self.states.current().is_replicated:
+            self.check_root(broker_id)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -134,39 +145,39 @@ class ReplicaChain:
             StorageError: all replicas have failed, or the metadata cannot be reached; nothing was
                 appended.
         """
-        attempt: AppendAttempt[_Result] = AppendAttempt(
+        failover: AppendFailover[_Result] = AppendFailover(
             self.states,
             name=self._name,
             suppressed=self._suppressed,
             repeatable=repeatable,
             needs_enough=needs_enough and acks == ALL,
         )
-        with attempt:
-            for state in attempt.states():
+        with failover:
+            for state in failover.states_to_try():
                 try:
-                    newer = self._append_under(state, put, attempt, waits_for_all=acks == ALL)
+                    newer = self._append_under(state, put, failover, waits_for_all=acks == ALL)
                 except FencedLeaderEpochError:
                     # Another process has changed the chain, and put its barrier.
-                    newer = attempt.refresh_epoch()
+                    newer = failover.refresh_epoch()
                 except UnknownLeaderEpochError as unknown:
                     # The process that changed the chain has not put its barrier; or the leader's
                     # log was emptied.
-                    attempt.on_missing_barrier(unknown)
+                    failover.on_missing_barrier(unknown)
                     continue
                 except ReplicaFailedError as failed:
                     # The other replicas have the records, or get them, without this one.
-                    newer = attempt.shrink_isr(state, failed)
+                    newer = failover.leave_out(state, failed)
                 if newer is state:
-                    attempt.check_enough()
+                    failover.check_enough()
                     break
-                attempt.move_to(newer)
-            return attempt.result
+                failover.move_to(newer)
+            return failover.result
 
     def _append_under(
         self,
         state: PartitionState,
         put: Put[_Result],
-        attempt: AppendAttempt[_Result],
+        failover: AppendFailover[_Result],
         *,
         waits_for_all: bool,
     ) -> PartitionState:
@@ -178,38 +189,38 @@ class ReplicaChain:
             ReplicaFailedError: a replica failed.
             UnknownOutcomeError: the append may be in the log, and may not be put again.
         """
-        attempt.check_leader()
+        failover.check_leader()
         with blaming(state.leader):
             leader = self._leader(state)
-        if attempt.lacks_barrier:
+        if failover.lacks_barrier:
             newer = self._put_barrier(state)
             if newer is not state:
                 return newer
-        if attempt.has_to_put:
-            self._put(put, leader, attempt)
+        if failover.has_to_put:
+            self._put(put, leader, failover)
         if waits_for_all:
             newer = self._bring_up_followers(leader, state)
             if newer is not state:
                 return newer
-        return attempt.recent_state()
+        return failover.recent_state()
 
     @staticmethod
-    def _put(put: Put[_Result], leader: LocalLog, attempt: AppendAttempt[_Result]) -> None:
+    def _put(put: Put[_Result], leader: LocalLog, failover: AppendFailover[_Result]) -> None:
         """Append to the leader's log.
 
         Raises:
             ReplicaFailedError: the leader failed.
             UnknownOutcomeError: the leader's answer was lost, and the append is not repeatable.
         """
-        state = attempt.state
+        state = failover.state
         try:
             with blaming(state.leader):
-                result = put(leader, state, attempt.is_certain)
+                result = put(leader, state, failover.is_certain)
         except ReplicaFailedError as failed:
             if isinstance(failed.error, UnknownOutcomeError):
-                attempt.on_lost_put(failed.error)
+                failover.on_lost_put(failed.error)
             raise
-        attempt.on_put(result)
+        failover.on_put(result)
 
     def _put_barrier(self, state: PartitionState) -> PartitionState:
         """Put the barrier of a state. In a log that was emptied, read the newest state instead."""
@@ -251,8 +262,6 @@ class ReplicaChain:
         """Return the leader's replica, prepared for appends under a state."""
         leader = self.replica(state, state.leader)
         self.followers.limit_merges(leader, state)
-        if state.is_replicated:
-            leader.appender.check_root = partial(self.check_root, state.leader)
         return leader
 
     # --- without an append -----------------------------------------------------------------------
@@ -274,10 +283,11 @@ class ReplicaChain:
 
         Raises:
             LeaderNotAvailableError: the partition has no leader.
+            UnknownOutcomeError: the chain has changed too often.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        attempt = self.attempt(self.states.refresh())
-        for state in attempt.states():
+        failover = self.failover(self.states.refresh())
+        for state in failover.states_to_try():
             try:
                 with blaming(state.leader):
                     leader = self._leader(state)
@@ -287,10 +297,10 @@ class ReplicaChain:
                 self.followers.replicate(state, end_offset)
                 break
             except FencedLeaderEpochError:
-                attempt.move_to(attempt.refresh_epoch())
+                failover.move_to(failover.refresh_epoch())
             except ReplicaFailedError as failed:
-                attempt.move_to(attempt.shrink_isr(state, failed))
-        return attempt.state
+                failover.move_to(failover.leave_out(state, failed))
+        return failover.state
 
     def move_start(self, offset: int, view: LogView | None = None) -> int:
         """Move the log start offset of all in-sync and joining replicas, the leader first.
@@ -313,24 +323,24 @@ class ReplicaChain:
             StorageError: the storage does not answer; the start was not moved on any replica.
         """
         starts: list[int] = []
-        with self.attempt(self.states.current(), OffsetOutOfRangeError) as attempt:
-            for state in attempt.states():
+        with self.failover(self.states.current(), OffsetOutOfRangeError) as failover:
+            for state in failover.states_to_try():
                 try:
-                    starts, lags = self._move_starts(state, offset, view, attempt)
+                    starts, lags = self._move_starts(state, offset, view, failover)
                 except ReplicaFailedError as failed:
-                    attempt.has_put |= isinstance(failed.error, UnknownOutcomeError)
-                    attempt.move_to(attempt.shrink_isr(state, failed))
+                    failover.has_put |= isinstance(failed.error, UnknownOutcomeError)
+                    failover.move_to(failover.leave_out(state, failed))
                     continue
                 if lags:
                     self.replicate()
                 newer = self._newest(state)
                 if newer is state and not lags:
                     break
-                attempt.move_to(newer)
+                failover.move_to(newer)
         return min(starts)
 
     def _move_starts(
-        self, state: PartitionState, offset: int, view: LogView | None, attempt: ChainAttempt
+        self, state: PartitionState, offset: int, view: LogView | None, failover: Failover
     ) -> tuple[list[int], bool]:
         """Move the log start offset of each replica of a chain.
 
@@ -348,7 +358,7 @@ class ReplicaChain:
                     replica = self.replica(state, broker_id)
                     move = partial(self._move_replica_start, broker_id, replica, offset, view)
                     starts.append(with_reserve(replica.files.store, move))
-                attempt.has_put = True
+                failover.has_put = True
             except OffsetOutOfRangeError:
                 if broker_id in state.isr:
                     raise
@@ -371,17 +381,17 @@ class ReplicaChain:
             self.check_root(broker_id)
             raise
 
-    def attempt(self, state: PartitionState, *certain: type[SparkLogError]) -> ChainAttempt:
+    def failover(self, state: PartitionState, *passed_on: type[SparkLogError]) -> Failover:
         """Return one operation, which continues under newer states when replicas fail.
 
         Args:
             state: the state to begin with.
-            certain: errors that leave no doubt about the outcome even after something was put.
+            passed_on: errors that are raised as they are, even after something was put.
         """
-        return ChainAttempt(
+        return Failover(
             self.states,
             state,
             name=self._name,
             suppressed=self._suppressed,
-            certain=certain,
+            passed_on=passed_on,
         )

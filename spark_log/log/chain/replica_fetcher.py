@@ -55,7 +55,7 @@ class ReplicaFetcher:
         self._follower = follower
         self._on_progress = on_progress
         self._on_listed = on_listed
-        self._check_crcs = check_crcs and leader.files.store.is_mapped
+        self._check_crcs = check_crcs and leader.files.store.is_local
         follower.follower.check = self.check_is_prefix
 
     def check_is_prefix(self, view: LogView) -> None:
@@ -78,7 +78,7 @@ class ReplicaFetcher:
             LeaderFailedError: the leader failed.
         """
         end_offset = view.log_end_offset
-        here = self._follower.leader_epoch(view) if end_offset else None
+        here = self._follower.leader_epochs.latest(view) if end_offset else None
         if here is None and not view.live.segments:
             return  # it has no batch yet
         leading, there = self._leading_epoch(end_offset)
@@ -107,7 +107,7 @@ class ReplicaFetcher:
             try:
                 if end_offset == view.log_start_offset:
                     return view, self._leader.files.leader_epoch_at_start(end_offset)
-                return view, self._leader.leader_epoch_at(end_offset - 1, view)
+                return view, self._leader.leader_epochs.epoch_for_offset(end_offset - 1, view)
             except OffsetOutOfRangeError:  # deleted since
                 continue
             except REPLICA_ERRORS as error:

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Final
 
 from spark_log.errors import NotFoundError, OffsetOutOfRangeError, StorageUnavailableError
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ReplicaChain
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, ReplicaFailedError, blaming
@@ -100,13 +100,13 @@ class ReplicaSelection:
             state = self._chain.states.recent(max_age_ms)
         if self.state == state:
             return
-        attempt = self._chain.attempt(state)
+        failover = self._chain.failover(state)
         for _ in range(_MAX_READ_TRIES):
             try:
                 with blaming(state.chain[-1]):
                     can_read = self._can_read(state)
             except ReplicaFailedError as failed:
-                state = attempt.shrink_isr(state, failed)
+                state = failover.leave_out(state, failed)
                 continue
             if can_read:
                 return
@@ -114,7 +114,9 @@ class ReplicaSelection:
             self._chain.replicate()
             state = self._chain.states.refresh()
         raise StorageUnavailableError(
-            f"{self._name}: its replicas change all the time", path=self._name
+            f"{self._name}: its replicas changed during each of {_MAX_READ_TRIES} tries to read "
+            f"it. Try again",
+            path=self._name,
         )
 
     def refresh_epoch(self) -> None:
@@ -123,7 +125,7 @@ class ReplicaSelection:
         Raises:
             StorageError: the metadata do not have this epoch.
         """
-        self.attempt().refresh_epoch()
+        self.failover().refresh_epoch()
         self.refresh()
 
     def is_refresh_due(self) -> bool:
@@ -145,9 +147,9 @@ class ReplicaSelection:
             self._refreshed_ms = self._clock.monotonic_ms()
             self.refresh(max_age_ms=_REFRESH_MS)
 
-    def attempt(self) -> ChainAttempt:
+    def failover(self) -> Failover:
         """Return one read, which continues with another replica when one fails."""
-        return self._chain.attempt(self.known_state)
+        return self._chain.failover(self.known_state)
 
     def committed_end(self, state: PartitionState, broker_id: int) -> int:
         """Return an offset up to which a replica has only records that all in-sync replicas have.
@@ -171,8 +173,8 @@ class ReplicaSelection:
         if end_offset <= max(view.log_start_offset, committed.log_start_offset):
             return 0
         try:
-            here = replica.leader_epoch_at(end_offset - 1, view)
-            there = last.leader_epoch_at(end_offset - 1, committed)
+            here = replica.leader_epochs.epoch_for_offset(end_offset - 1, view)
+            there = last.leader_epochs.epoch_for_offset(end_offset - 1, committed)
         except OffsetOutOfRangeError:  # deleted since
             return 0
         return int(min(end_offset, self.high_watermark_cap)) if here == there else 0
@@ -181,7 +183,9 @@ class ReplicaSelection:
         """Return whether a view has a newer leader epoch than `state`."""
         state = self.state
         assert state is not None
-        epoch = self.replica.leader_epoch(view) if state.is_replicated else view.leader_epoch
+        epoch = (
+            self.replica.leader_epochs.latest(view) if state.is_replicated else view.leader_epoch
+        )
         return epoch is not None and epoch > state.leader_epoch
 
     @contextmanager
@@ -205,11 +209,15 @@ class ReplicaSelection:
         high_watermark_cap = math.inf
         if state.high_watermark_cap_epoch:
             view = replica.files.observe()
-            high_watermark_cap = replica.offset_of_epoch(state.high_watermark_cap_epoch, view)
+            high_watermark_cap = replica.leader_epochs.start_offset_of(
+                state.high_watermark_cap_epoch, view
+            )
         self.high_watermark_cap = high_watermark_cap
         self.state = state
         self.near = self._find_near(state)
-        self._begin_epoch(replica, state)
+        # In later epochs the chain may not end with this replica; in earlier ones this replica may
+        # have been outside of the chain.
+        replica.begin_epoch(state.leader_epoch)
         _log.debug(
             "%s: read the replica on broker %d in leader epoch %d, up to offset %s",
             self._name,
@@ -226,22 +234,14 @@ class ReplicaSelection:
         for broker_id in filter(self._is_near, reversed(state.isr)):
             with self._suppressed.suppress("near replica", self._name, *REPLICA_ERRORS):
                 replica = self._chain.replica(state, broker_id)
-                self._begin_epoch(replica, state)
+                replica.begin_epoch(state.leader_epoch)
                 return replica
         return None
-
-    @staticmethod
-    def _begin_epoch(replica: LocalLog, state: PartitionState) -> None:
-        """Prepare a replica for reads under another state than before."""
-        # In later epochs the chain may not end with this replica.
-        replica.reader.max_leader_epoch = state.leader_epoch
-        # In earlier epochs this replica may have been outside of the chain.
-        replica.reader.forget()
 
     @staticmethod
     def _has_barrier(state: PartitionState, replica: LocalLog) -> bool:
         """Return whether a replica, the last one of a state's chain, has the state's barrier."""
         for _ in range(MAX_REWRITES):
             with suppress(NotFoundError):  # rewritten since it was listed
-                return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
-        return replica.leader_epoch(replica.files.observe()) == state.leader_epoch
+                return replica.leader_epochs.latest(replica.files.observe()) == state.leader_epoch
+        return replica.leader_epochs.latest(replica.files.observe()) == state.leader_epoch

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from spark_log.log.clean.delete_horizons import DeleteHorizons, has_horizon
 from spark_log.log.clean.offset_map import OffsetMap
 from spark_log.log.clean.retained_markers import RetainedMarkers
 from spark_log.log.rewrite import REWRITE_POOL
@@ -56,12 +57,9 @@ class BatchFilter:
         self,
         offset_map: OffsetMap | None,
         *,
-        first_dirty_offset: int,
         last_offsets: Collection[int],
         marked_epochs: Mapping[int, int],
-        now_us: int,
-        compaction_time_us: int,
-        delete_retention_ms: int,
+        horizons: DeleteHorizons,
     ) -> None:
         """Start at the first row of ``offset_map``.
 
@@ -69,23 +67,16 @@ class BatchFilter:
             offset_map: a map with the keys of all rows that will be filtered; None removes only
                 tombstones and markers past their delete horizons, from batches that an earlier
                 compaction has filtered.
-            first_dirty_offset: the offset before which each key already had only one record.
             last_offsets: the last offset of each producer's last batch.
             marked_epochs: newest epoch by producer id, for producers of which the log has only a
                 marker.
-            now_us: the storage's time, or earlier, microseconds since the epoch. Tombstones whose
-                delete horizon is before it are removed.
-            compaction_time_us: the time when this compaction listed the log, or later. From then on
-                tombstones without a delete horizon are kept for ``delete_retention_ms``.
-            delete_retention_ms: the topic's ``delete.retention.ms``.
+            horizons: the delete horizons that have passed, and the new one of other tombstones.
         """
         self._offset_map = offset_map
-        self._first_dirty_offset = first_dirty_offset
         self._last_offsets = last_offsets
         self._marked_epochs = marked_epochs
         self._markers = RetainedMarkers()
-        self._now_us = now_us
-        self._horizon_us = compaction_time_us + delete_retention_ms * 1000
+        self._horizons = horizons
         self._next_row = 0
         self.tombstones_removed = 0
 
@@ -108,8 +99,10 @@ class BatchFilter:
         for header, start, end in zip(headers, starts, ends, strict=True):
             removable.append(self._is_removable(header))
             if header.is_control:
-                kept[start:end] = not (removable[-1] and self._is_past_horizon(header, base_offset))
-            elif tombstones is not None and self._is_past_horizon(header, base_offset):
+                kept[start:end] = not (
+                    removable[-1] and self._horizons.has_passed(header, base_offset)
+                )
+            elif tombstones is not None and self._horizons.has_passed(header, base_offset):
                 gone = tombstones[start:end] & kept[start:end]
                 self.tombstones_removed += int(gone.sum())
                 kept[start:end] &= ~gone
@@ -137,7 +130,7 @@ class BatchFilter:
     def _is_removable(self, header: BatchHeader) -> bool:
         """Return whether a batch is a marker that may be removed after its delete horizon."""
         if self._offset_map is None:  # the compaction that set the horizon read all batches
-            return bool(header.attributes & header.DELETE_HORIZON_BIT)
+            return has_horizon(header)
         return not self._markers.must_retain(header)
 
     def _header(
@@ -148,8 +141,7 @@ class BatchFilter:
         The header has a delete horizon if the batch has tombstones, or is the marker of a
         transaction without any other retained batch (KIP-534).
         """
-        had_horizon = bool(header.attributes & header.DELETE_HORIZON_BIT)
-        if rows.num_rows == header.record_count and not (has_deletes or had_horizon):
+        if rows.num_rows == header.record_count and not (has_deletes or has_horizon(header)):
             return header
         attributes = header.attributes & ~header.DELETE_HORIZON_BIT
         first_us = latest_us = NO_TIMESTAMP
@@ -158,8 +150,7 @@ class BatchFilter:
             first_us, latest_us = int(times_us[0]), int(times_us.max())
         if has_deletes:
             attributes |= header.DELETE_HORIZON_BIT
-            is_known = had_horizon and self._is_clean(header, base_offset)
-            first_us = header.base_timestamp_us if is_known else self._horizon_us
+            first_us = self._horizons.next_us(header, base_offset)
         changed = replace(
             header,
             attributes=attributes,
@@ -169,27 +160,12 @@ class BatchFilter:
         )
         return replace(changed, crc32c=batch_crc32c(changed, rows))
 
-    def _is_past_horizon(self, header: BatchHeader, base_offset: int) -> bool:
-        """Return whether the delete horizon of a batch's tombstones, or of a marker, has passed.
-
-        A horizon counts only before the first dirty offset, where compactions have removed the
-        records that the tombstones deleted, and those of the marker's transaction.
-        """
-        return (
-            bool(header.attributes & header.DELETE_HORIZON_BIT)
-            and header.base_timestamp_us <= self._now_us
-            and self._is_clean(header, base_offset)
-        )
-
     def _is_last_of_producer(self, header: BatchHeader, base_offset: int) -> bool:
         """Return whether a batch is its producer's last (``isBatchLastRecordOfProducer``)."""
         if base_offset + header.last_offset_delta in self._last_offsets:
             return True
         epoch = self._marked_epochs.get(header.producer_id)
         return header.is_control and epoch is not None and header.producer_epoch == epoch
-
-    def _is_clean(self, header: BatchHeader, base_offset: int) -> bool:
-        return base_offset + header.last_offset_delta < self._first_dirty_offset
 
     @staticmethod
     def _tombstones(records: pa.RecordBatch) -> np.ndarray | None:

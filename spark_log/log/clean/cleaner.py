@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,7 +40,7 @@ from spark_log.errors import (
 )
 from spark_log.log.clean.cold_segments import ColdSegments, Merge
 from spark_log.log.clean.compacted_segment import OnProgress
-from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, compact
+from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, CompactionResult, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
@@ -208,7 +208,7 @@ class PartitionCleaner:
         try:
             listing = self._rewrite(with_reserve(store, self._retain))
         except (CorruptRecordError, StorageFullError) as error:
-            problem = error  # delete spent files in spite of it, to free the disk
+            problem = error  # raised after spent files were deleted, which frees the disk
             listing = None
         with_reserve(store, partial(self._delete, listing))
         if isinstance(problem, StorageFullError):
@@ -255,7 +255,7 @@ class PartitionCleaner:
         self._count_expired(segments, breach, view)
         if self._is_compacted:
             found, _ = self._log_to_clean(view)
-            is_filthy = self._is_filthy(found)
+            is_filthy = self._is_filthy(found) or self._is_to_be_parquet(found, view)
             if is_filthy or found.expired:
                 all_bytes = found.clean_bytes + found.dirty_bytes
                 size_bytes = all_bytes if is_filthy else found.expired_bytes
@@ -331,10 +331,12 @@ class PartitionCleaner:
         log, now_us = self._log, self._now_us
         segments, listing = self._segments(listing)
         found, _ = self._log_to_clean(listing.view)
-        is_filthy = self._is_filthy(found)
-        if is_filthy or found.expired:
+        is_to_be_parquet = self._is_to_be_parquet(found, listing.view)
+        rewrite: Callable[..., CompactionResult] = remove_expired_tombstones
+        if self._is_filthy(found) or is_to_be_parquet:
+            rewrite = partial(compact, even_if_clean=is_to_be_parquet)
+        if rewrite is not remove_expired_tombstones or found.expired:
             segments_written = 0
-            rewrite = compact if is_filthy else remove_expired_tombstones
             with self._rewriting, suppress(NotFoundError, OffsetOutOfRangeError):
                 done = rewrite(
                     log,
@@ -363,6 +365,17 @@ class PartitionCleaner:
 
     def _log_to_clean(self, view: LogView) -> tuple[LogToClean, LogView]:
         return log_to_clean(self._log, view, now_us=self._now_us, limit_offset=self._limit_offset)
+
+    def _is_to_be_parquet(self, found: LogToClean, view: LogView) -> bool:
+        """Return whether the topic is a table, and a compaction has written Arrow files.
+
+        A log that is clean is compacted once more then, since a table has one whole compaction.
+        """
+        return self._config.table_format != "none" and any(
+            segment.name.is_compacted and not segment.name.is_parquet
+            for segment in view.live.segments
+            if segment.start_offset < found.first_dirty_offset
+        )
 
     def _is_filthy(self, found: LogToClean) -> bool:
         """Return whether a compaction is due (``LogCleanerManager.grabFilthiestCompactedLog``)."""

@@ -18,6 +18,7 @@ from spark_log.log.rewrite import (
     compression_of,
     join_batches,
     live_batches,
+    moderate_batches,
     parquet_writer,
 )
 from spark_log.log.segment import (
@@ -129,6 +130,8 @@ class CompactedSegment:
             )
         try:
             batches = self._batches(group, base_offset, batch_filter, on_progress)
+            if is_parquet:
+                batches = moderate_batches(batches)
             for headers, records in join_batches(batches):
                 writer.write_rewritten(records, headers)
                 self.records_written += records.num_rows

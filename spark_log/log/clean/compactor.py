@@ -37,6 +37,7 @@ from spark_log.log.clean.compacted_segment import (
     OpenSegment,
     group_segments,
 )
+from spark_log.log.clean.delete_horizons import DeleteHorizons
 from spark_log.log.clean.generations import take_generation
 from spark_log.log.clean.log_to_clean import is_recently_compacted, log_to_clean
 from spark_log.log.clean.offset_map import OffsetMap
@@ -47,7 +48,7 @@ from spark_log.log.producers import NOT_LISTED_US, OpenTransaction, ProducerStat
 from spark_log.log.rewrite import live_batches
 from spark_log.record import BatchHeader
 from spark_log.storage import storage_time_us
-from spark_log.types import random_id
+from spark_log.util import random_id
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ MIN_DEDUPE_BUFFER_BYTES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class CompactionResult:
     """The result of a compaction.
 
     Attributes:
@@ -89,7 +90,9 @@ class Compaction:
     tombstones_removed: int = 0
     is_complete: bool = True
 
-    def with_rewritten(self, rewrite: CompactedSegment, batch_filter: BatchFilter) -> Compaction:
+    def with_rewritten(
+        self, rewrite: CompactedSegment, batch_filter: BatchFilter
+    ) -> CompactionResult:
         """Return the result with one more new segment, and the tombstones removed so far."""
         return replace(
             self,
@@ -109,7 +112,7 @@ def compact(
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
     even_if_clean: bool = False,
-) -> Compaction:
+) -> CompactionResult:
     """Compact the cleanable range of a log, even if little of it is dirty.
 
     Nothing is done within ``file.delete.delay.ms`` after the previous compaction.
@@ -130,12 +133,12 @@ def compact(
 
     Raises:
         CorruptRecordError: a segment is damaged or missing; no records were lost.
-        NotFoundError: a segment was freed while it was read; compact again.
+        NotFoundError: a segment was deleted while it was read; compact again.
         OffsetOutOfRangeError: the log start offset has moved meanwhile; compact again.
         StorageError: the storage does not answer; finished segments stay; compact again.
     """
     found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
-    done = Compaction(view.log_start_offset, found.first_dirty_offset, found.end_offset)
+    done = CompactionResult(view.log_start_offset, found.first_dirty_offset, found.end_offset)
     is_clean = found.first_dirty_offset == found.end_offset and not even_if_clean
     if is_clean or is_recently_compacted(log, view, found, now_us):
         return done
@@ -203,7 +206,7 @@ def _open(
     """Open the segments of a view from the log's start to an offset.
 
     Raises:
-        NotFoundError: a segment was freed since the listing, or the listing is incomplete.
+        NotFoundError: a segment was deleted since the listing, or the listing is incomplete.
     """
     readers = []
     segments = takewhile(lambda each: each.start_offset < end_offset, view.live.segments)
@@ -265,16 +268,15 @@ def batch_filter_of(
         opened: segments of the view that are open.
     """
     last_offsets, marked_epochs = last_batches_of_producers(log, view, limit_offset, opened)
+    # Read the clock again: the caller's time may be stale, and reading the keys may have taken
+    # long. A stale time would shorten the retention of tombstones.
+    compaction_time_us = max(now_us, storage_time_us(log.files.store, log.files.path))
+    new_us = compaction_time_us + log.config.delete_retention_ms * 1000
     return BatchFilter(
         offset_map,
-        first_dirty_offset=first_dirty_offset,
         last_offsets=last_offsets,
         marked_epochs=marked_epochs,
-        now_us=now_us,
-        # Read the clock again: the caller's time may be stale, and reading the keys may have
-        # taken long. A stale time would shorten the retention of tombstones.
-        compaction_time_us=max(now_us, storage_time_us(log.files.store, log.files.path)),
-        delete_retention_ms=log.config.delete_retention_ms,
+        horizons=DeleteHorizons(first_dirty_offset, now_us, new_us),
     )
 
 

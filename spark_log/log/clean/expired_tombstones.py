@@ -24,7 +24,7 @@ from dataclasses import replace
 from spark_log.log.clean.compacted_segment import CompactedSegment, OnProgress
 from spark_log.log.clean.compactor import (
     DEDUPE_BUFFER_BYTES,
-    Compaction,
+    CompactionResult,
     batch_filter_of,
     compact,
 )
@@ -43,7 +43,7 @@ def remove_expired_tombstones(
     on_progress: OnProgress = lambda done_bytes: None,
     limit_offset: float = math.inf,
     opened: OpenedSegments | None = None,
-) -> Compaction:
+) -> CompactionResult:
     """Remove the tombstones and markers of the clean segments whose delete horizons have passed.
 
     Nothing is done within ``file.delete.delay.ms`` after the previous compaction or pass. The
@@ -57,7 +57,7 @@ def remove_expired_tombstones(
     """
     found, view = log_to_clean(log, log.observe(), now_us=now_us, limit_offset=limit_offset)
     first_dirty = found.first_dirty_offset
-    done = Compaction(view.log_start_offset, first_dirty, first_dirty)
+    done = CompactionResult(view.log_start_offset, first_dirty, first_dirty)
     if not found.expired or is_recently_compacted(log, view, found, now_us):
         return done
     clean = [each for each in view.live.segments if each.start_offset < first_dirty]

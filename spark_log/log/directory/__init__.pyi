@@ -1,5 +1,5 @@
-from .log_tail import LogTail as LogTail
-from .log_tail import is_last_gone as is_last_gone
+from .log_end import LogEnd as LogEnd
+from .log_end import is_last_gone as is_last_gone
 from .log_view import DirectoryListing as DirectoryListing
 from .log_view import LogView as LogView
 from .opened_segments import OpenedSegments as OpenedSegments

@@ -100,7 +100,7 @@ class SegmentIdentities(LogCache):
         if other != base_offset:
             what = f"holds the same append as {SegmentName(other).file_name}"
         else:
-            what = f"holds the append {append_id}, but a snapshot tells of {expected} at its name"
+            what = f"holds the append {append_id}, but by a snapshot this name has {expected}"
         raise CorruptRecordError(
             f"{path}: {what}: its file was replaced by a copy of another one. Restore the original "
             f"file, or seek past it",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final
 
 from spark_log.log.directory.opener import AHEAD, AHEAD_BYTES
@@ -70,18 +70,19 @@ def open_in_order(
         Each segment with its reader, in order.
 
     Raises:
-        NotFoundError: a segment was freed, or may have been.
+        NotFoundError: a segment was deleted, or may have been.
         CorruptRecordError: a segment is damaged.
     """
     segments = deque(segments)
     opened = OpenedSegments() if opened is None else opened
-    if directory.store.is_mapped or len(segments) < 2:
+    if directory.store.is_local or len(segments) < 2:
         for segment in segments:
             yield segment, directory.open_listed(segment, observed_ms, opened.get(segment))
         return
     ahead: deque[tuple[LiveSegment, Future[SegmentReader]]] = deque()
     ahead_bytes = 0
-    with ThreadPoolExecutor(min(AHEAD, len(segments)), "spark-log-open") as threads:
+    executor_class = directory.store.executor_class
+    with executor_class(min(AHEAD, len(segments)), "spark-log-open") as threads:
         while segments or ahead:
             while segments and len(ahead) < AHEAD:
                 ahead_bytes += segments[0].file.size_bytes

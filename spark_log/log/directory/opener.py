@@ -34,7 +34,7 @@ class SegmentOpener:
         end_offset: int,
         last: SegmentReader | None = None,
         *,
-        opens_ahead: bool,
+        executor_class: type[ThreadPoolExecutor] | None,
     ) -> None:
         """Open nothing yet.
 
@@ -42,11 +42,11 @@ class SegmentOpener:
             open_listed: function that opens a segment of a listing.
             end_offset: segments that begin at or after it are not opened ahead.
             last: reader of the first view's last segment if it is open; else None.
-            opens_ahead: whether following segments are opened in the background, for an object
-                store.
+            executor_class: the class of the threads that open following segments, for an object
+                store; None opens none ahead.
         """
         self._open_listed = open_listed
-        self._opens_ahead = opens_ahead
+        self._executor_class = executor_class
         self._end_offset = end_offset
         self._view: LogView | None = None
         self._ahead: dict[LiveSegment, Future[SegmentReader]] = {}
@@ -91,8 +91,8 @@ class SegmentOpener:
         self._last_index = index
         segment = view.live.segments[index]
         future = self._ahead.pop(segment, None)
-        if is_next and self._opens_ahead:
-            self._open_ahead(view, index + 1)
+        if is_next and self._executor_class is not None:
+            self._open_ahead(self._executor_class, view, index + 1)
         elif future is None:
             self._ahead = {}  # the reader is elsewhere
         if future is not None:
@@ -100,7 +100,9 @@ class SegmentOpener:
         opened = self.take_last() if index == len(view.live.segments) - 1 else None
         return self._open_listed(segment, view.observed_ms, opened)
 
-    def _open_ahead(self, view: LogView, first: int) -> None:
+    def _open_ahead(
+        self, executor_class: type[ThreadPoolExecutor], view: LogView, first: int
+    ) -> None:
         wanted: list[LiveSegment] = []
         left_bytes = AHEAD_BYTES
         for segment in view.live.segments[first : first + AHEAD]:
@@ -114,7 +116,7 @@ class SegmentOpener:
         if not wanted:
             return
         # Its threads end with their requests: a reader may stop anywhere, and is not closed.
-        threads = ThreadPoolExecutor(len(wanted), "spark-log-open-ahead")
+        threads = executor_class(len(wanted), "spark-log-open-ahead")
         for segment in wanted:
             self._ahead[segment] = threads.submit(
                 self._open_listed, segment, view.observed_ms, None

@@ -372,9 +372,8 @@ class PartitionDirectory:
             end_offset: segments that begin at or after it are not opened ahead.
             last: reader of the first view's last segment if it is open; else None.
         """
-        return SegmentOpener(
-            self.open_listed, end_offset, last, opens_ahead=not self.store.is_mapped
-        )
+        executor_class = None if self.store.is_local else self.store.executor_class
+        return SegmentOpener(self.open_listed, end_offset, last, executor_class=executor_class)
 
     def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
         """Open a segment.

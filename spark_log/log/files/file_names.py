@@ -58,6 +58,17 @@ class SegmentName:
         return self.generation > MAX_MERGE_GENERATION
 
     @property
+    def precedence(self) -> tuple[int, int, int, bool]:
+        """Rank of a rewritten segment: an offset is read from the segment of the highest rank.
+
+        The higher generation ranks higher, then the wider segment, then the one that begins first,
+        then the Parquet file.
+        """
+        assert self.last_offset is not None
+        width = self.last_offset - self.base_offset
+        return self.generation, width, -self.base_offset, self.is_parquet
+
+    @property
     def stem(self) -> str:
         """The name without its suffix. The indexes of an Arrow file have the same stem."""
         if self.last_offset is None:

@@ -136,7 +136,7 @@ def live_log(files: Iterable[FileInfo]) -> LiveLog:
             next_rewritten += 1
         candidates = [pair for pair in candidates if _last_offset(pair[0]) >= position]
         if candidates:
-            name, file = max(candidates, key=lambda pair: _preference(pair[0]))
+            name, file = max(candidates, key=lambda pair: pair[0].precedence)
             end = _last_offset(name) + 1
             chain.append(LiveSegment(name, file, position, end))
             position = end
@@ -271,11 +271,6 @@ def _last_offset(name: SegmentName) -> int:
     return name.last_offset
 
 
-def _preference(name: SegmentName) -> tuple[int, int, int, bool]:
-    base_offset = name.base_offset
-    return name.generation, _last_offset(name) - base_offset, -base_offset, name.is_parquet
-
-
 def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> bool:
     """Return whether readers read all offsets of ``name`` from ``rewritten``.
 
@@ -287,5 +282,5 @@ def _covers(rewritten: SegmentName, name: SegmentName, start_offset: int) -> boo
     return (
         rewritten.base_offset <= max(name.base_offset, start_offset)
         and name.last_offset <= rewritten.last_offset
-        and _preference(rewritten) > _preference(name)
+        and rewritten.precedence > name.precedence
     )

@@ -1,7 +1,11 @@
+from .leader_epochs import LeaderEpochs as LeaderEpochs
 from .log_reader import MAX_READ_BYTES as MAX_READ_BYTES
 from .log_reader import IsolationLevel as IsolationLevel
 from .log_reader import LogReader as LogReader
+from .log_reader import SeekResult as SeekResult
 from .probe_interval import ProbeInterval as ProbeInterval
+from .pruning import prune_segments as prune_segments
+from .segment_batches import Batches as Batches
 from .segment_batches import NewerLeaderEpochError as NewerLeaderEpochError
 from .segment_batches import Selection as Selection
 from .segment_batches import read_batches as read_batches

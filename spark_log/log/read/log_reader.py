@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum, auto
 from typing import Final, Literal
 
 from spark_log.errors import NotFoundError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.producers import OpenTransaction, TransactionIndex
-from spark_log.log.read.committed_tail import CommittedTail
+from spark_log.log.read.committed_tail_view import CommittedTailView
+from spark_log.log.read.pruning import SegmentTimes
 from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
-from spark_log.log.read.times import SegmentTimes
 from spark_log.log.segment import LogBatch, SegmentReader
 from spark_log.log.snapshot import Snapshots
 
@@ -24,6 +25,17 @@ IsolationLevel = Literal["read_uncommitted", "read_committed"]
 
 MAX_READ_BYTES: Final = 52_428_800
 """Default of the approximate maximum size of one read (``fetch.max.bytes``)."""
+
+
+class SeekResult(Enum):
+    """The result of a listing of the log's last names, from a segment that is known."""
+
+    LOG_ENDS = auto()
+    """The log ends where the segment ends."""
+    MAY_CONTINUE = auto()
+    """The segment is part of the log, and others may follow: read from its end."""
+    UNCONFIRMED = auto()
+    """The segment may not be part of the log. The next read lists the whole log."""
 
 
 class LogReader(LogCache):
@@ -48,7 +60,7 @@ class LogReader(LogCache):
         self._snapshots = snapshots
         self._tail: TailView | None = None
         self._times: SegmentTimes | None = None
-        self._committed = CommittedTail(directory, snapshots)
+        self._committed = CommittedTailView(directory, snapshots)
         self._share = LOG_CACHES.share(self)
         self.blocking_transaction: OpenTransaction | None = None
 
@@ -78,6 +90,7 @@ class LogReader(LogCache):
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
+            NewerLeaderEpochError: the next batch has a newer leader epoch than `max_leader_epoch`.
             CorruptRecordError: a segment is damaged; has file and position.
         """
         if isolation_level == "read_committed":
@@ -89,7 +102,7 @@ class LogReader(LogCache):
         tail = self._tail
         return tail is not None and tail.ends_at(offset)
 
-    def end_after(self, offset: int) -> tuple[LogTail, int] | None:
+    def end_after(self, offset: int) -> tuple[LogEnd, int] | None:
         """Return the log's end as it was read, and the number of segments between an offset and it.
 
         Returns:
@@ -98,32 +111,30 @@ class LogReader(LogCache):
         tail = self._tail
         return tail.end_after(offset) if tail is not None and tail.is_valid else None
 
-    def seek_past_segment(self, base_offset: int, end_offset: int) -> bool | None:
+    def seek_past_segment(self, base_offset: int, end_offset: int) -> SeekResult:
         """Begin to read behind a known segment of a log that is never rewritten.
+
+        This costs one listing of the names from this segment on, unless the next read needs none.
 
         Args:
             base_offset: the segment's base offset.
             end_offset: the segment's end offset.
-
-        Returns:
-            Whether one listing of the names from this segment on shows that the log ends there.
-            False without a listing if the next read needs none. None if the listing does not
-            decide it: the next read then lists the whole log.
 
         Raises:
             StorageError: the storage does not answer.
         """
         tail = self._tail
         if tail is not None and tail.is_valid and tail.holds(end_offset):
-            return False
+            return SeekResult.MAY_CONTINUE
         view = self._directory.observe_tail(base_offset, end_offset)
         if view is None:
             self._tail = None
-            return None
+            return SeekResult.UNCONFIRMED
         self._tail = TailView(self._directory, view)
         self._hold()
         self._directory.on_log_end(end_offset)
-        return view.live.base_after_gap is None
+        is_last = view.live.base_after_gap is None
+        return SeekResult.LOG_ENDS if is_last else SeekResult.MAY_CONTINUE
 
     def read_last(self) -> tuple[list[LogBatch], LogView]:
         """Return the batches of the log's last segment, and the listing that showed it.

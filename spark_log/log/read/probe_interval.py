@@ -50,7 +50,7 @@ class ProbeInterval:
             rest_ms: time between two probes of a partition at rest if a probe is a request; None
                 for the default.
         """
-        if store.is_mapped:
+        if store.is_local:
             return LOCAL_PROBES
         if rest_ms is None:
             return REMOTE_PROBES

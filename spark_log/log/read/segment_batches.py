@@ -1,4 +1,4 @@
-"""The batches of one segment that a read selects: the step that every read of a log repeats."""
+"""The batches of one segment that a read returns: the step that every read of a log repeats."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from spark_log.errors import CorruptRecordError
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.producers import TransactionIndex
+from spark_log.log.read.pruning import parts_within_times
 from spark_log.log.segment import LogBatch, SegmentReader
-from spark_log.record import times_us_of
 
 Batches = Iterator[tuple[LogBatch | None, int]]
-"""Batches, each with the offset after it; None where there are no records before this offset."""
+"""Pairs of a batch and the offset after it. A pair without a batch only moves the offset: it stands
+for an aborted batch, or for the end of a segment."""
 
 
 class NewerLeaderEpochError(Exception):
@@ -27,10 +28,10 @@ class Selection:
     Attributes:
         columns: names of columns of `RECORD_SCHEMA`, in this order; None for all.
         check_crcs: whether to check the checksums of batches.
-        transactions: the transactions of the log; None takes place of each aborted batch. None
-            reads records of all transactions.
-        times_us: the first timestamp and the one after the last, in microseconds since the epoch:
-            batches without a record between them are left out. None for all times.
+        transactions: the log's transactions, so that batches of aborted ones are left out; None
+            returns the records of all transactions.
+        times_us: the first timestamp and the one after the last, in microseconds since the epoch.
+            Batches without a record between them may be left out. None for all times.
     """
 
     columns: Sequence[str] | None = None
@@ -49,7 +50,7 @@ def read_segment(
     *,
     max_leader_epoch: int | None = None,
 ) -> Batches:
-    """Yield the batches of one segment, each with the offset after it; None at the end.
+    """Yield the batches of one segment that a read returns, each with the offset after it.
 
     Args:
         directory: the partition's directory.
@@ -73,8 +74,10 @@ def read_segment(
             _list_aborted(directory, index, reader, begin, end)
         if selection.times_us is not None:
             end = reader.end_offset if end_offset is None else end_offset
-            is_mapped = directory.store.is_mapped
-            ranges = _ranges_in_time(reader, begin, end, selection.times_us, is_mapped=is_mapped)
+            # On an object store, reading the timestamps first would fetch every batch twice.
+            ranges = parts_within_times(
+                reader, (begin, end), selection.times_us, reads_times_first=directory.store.is_local
+            )
         for low, high in ranges:
             for batch in reader.read(
                 low,
@@ -148,34 +151,3 @@ def _list_aborted(
             start = max(start, view.log_start_offset)
             readers = (each for _, _, each in directory.walk(view, start, end))
         index.list_range(unlisted, ((each.base_offset, each.header_array()) for each in readers))
-
-
-def _ranges_in_time(
-    reader: SegmentReader, begin: int, end: int, times_us: tuple[int, int], *, is_mapped: bool
-) -> Iterator[tuple[int, int]]:
-    """Yield the offset ranges of a segment whose batches contain records within time bounds.
-
-    The time index skips batches before the first such record. On a mapped file the timestamps of
-    the other batches are read first, so that other columns of batches without a match are not
-    touched.
-    """
-    low_us, high_us = times_us
-    found = reader.offset_for_time(low_us, begin)
-    if found is None or found[0] >= end:
-        return
-    if not is_mapped:
-        yield found[0], end  # reading the timestamps first would fetch every batch twice
-        return
-    low = high = found[0]
-    # Checksums are verified whatever the read selects: timestamps decide which records are read.
-    for batch in reader.read(found[0], end, columns=["timestamp"]):
-        batch_us = times_us_of(batch.records)
-        if not ((batch_us >= low_us) & (batch_us < high_us)).any():
-            continue
-        if high < batch.base_offset and low < high:
-            yield low, high
-            low = batch.base_offset
-        low = batch.base_offset if low == high else low
-        high = batch.end_offset
-    if low < high:
-        yield low, high

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 from spark_log.errors import NotFoundError
-from spark_log.log.directory import LogTail, LogView, PartitionDirectory
+from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import SegmentReader
 from spark_log.storage import is_listing_valid
@@ -100,7 +100,7 @@ class TailView:
     @property
     def is_behind(self) -> bool:
         """Whether so many segments were found one by one that a listing finds the rest sooner."""
-        if self._directory.store.is_mapped:
+        if self._directory.store.is_local:
             return False
         segments = self._passed + len(self._starts)
         return self._found >= max(_MIN_PROBES, segments // _SEGMENTS_PER_PROBE)
@@ -149,14 +149,14 @@ class TailView:
         try:
             self._directory.open(SegmentName(offset))
         except NotFoundError:
-            return self.is_valid  # still
+            return self.is_valid  # the listing may have expired during the request
         return False
 
-    def end_after(self, offset: int) -> tuple[LogTail, int]:
+    def end_after(self, offset: int) -> tuple[LogEnd, int]:
         """Return the log's end, and the number of segments between an offset and it."""
         last = self._name(len(self._starts) - 1) if self._starts else None
         count = len(self._starts) - bisect_left(self._starts, offset)
-        return LogTail(self.log_end_offset, self.observed_ms, last), count
+        return LogEnd(self.log_end_offset, self.observed_ms, last), count
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Add a segment that this process appended, if it is the next one."""

@@ -15,4 +15,5 @@ from .merger import compression_of as compression_of
 from .merger import join_batches as join_batches
 from .merger import live_batches as live_batches
 from .merger import merge as merge
+from .merger import moderate_batches as moderate_batches
 from .merger import parquet_writer as parquet_writer

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_log.log.segment import IsAborted
 from spark_log.record import NO_TIMESTAMP, BatchHeader, batch_crc32c, bool_array
@@ -40,7 +39,7 @@ def without_aborted(
         _without_records(header, records.slice(0, 0)) if is_gone else header
         for header, is_gone in zip(headers, aborted, strict=True)
     )
-    return tuple(emptied), pc.filter(records, bool_array(kept))
+    return tuple(emptied), records.filter(bool_array(kept))
 
 
 def _without_records(header: BatchHeader, rows: pa.RecordBatch) -> BatchHeader:

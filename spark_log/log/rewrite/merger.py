@@ -28,10 +28,10 @@ from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.rewrite.aborted_batches import without_aborted
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
+from spark_log.log.rewrite.split_batches import split_batches
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
     IsAborted,
-    ParquetSegmentWriter,
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
@@ -39,6 +39,7 @@ from spark_log.log.segment import (
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 if TYPE_CHECKING:
+    from spark_log.log.segment import ParquetSegmentWriter
     from spark_log.values import TypedValues
 
 _log = logging.getLogger(__name__)
@@ -148,14 +149,15 @@ def merge(
         )
     record_count = 0
     try:
-        batches = (
+        batches: Iterator[_Batches] = (
             rebase_batches(
                 headers, records, reader.base_offset - base_offset, with_offsets=with_offsets
             )
             for reader, headers, records in live_batches(directory, view, readers, on_progress)
         )
         if to_parquet is not None:
-            batches = (without_aborted(*each, base_offset, to_parquet) for each in batches)
+            kept = (without_aborted(*each, base_offset, to_parquet) for each in batches)
+            batches = moderate_batches(kept)
         written = 0
         for headers, records in join_batches(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
@@ -211,6 +213,9 @@ def parquet_writer(
     Raises:
         StorageError: the segment cannot be staged.
     """
+    # Late: clients without tables start without it.
+    from spark_log.log.segment import ParquetSegmentWriter
+
     return ParquetSegmentWriter(
         directory.store,
         directory.path,
@@ -333,6 +338,16 @@ def _cut(headers: tuple[BatchHeader, ...], records: pa.RecordBatch, start: int) 
         skipped_rows = int(np.searchsorted(deltas, start))
     rows = records.slice(skipped_rows, first.record_count - skipped_rows)
     return (cut_header(first, skipped, rows), *headers[1:]), records.slice(skipped_rows)
+
+
+def moderate_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:
+    """Yield batches of which none is larger than a joined Arrow batch, for row groups.
+
+    Args:
+        batches: headers and rows, with the column ``offset_delta``.
+    """
+    for headers, records in batches:
+        yield from split_batches(headers, records, _JOINED_RECORDS, _JOINED_BYTES)
 
 
 def join_batches(batches: Iterable[_Batches]) -> Iterator[_Batches]:

@@ -1,4 +1,7 @@
-"""One segment of a log: its file, its reader and writer, and its offset and time index."""
+"""One segment of a log: its file, its reader and writer, and its offset and time index.
+
+`batch_pruning` decides which batches of a segment a read skips.
+"""
 
 from spark_log.util.exports import attach_stub
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -71,6 +71,8 @@ class SegmentFile(ABC):
         size_bytes: the file's size.
         base_offset_deltas: the first offset of each record batch, relative to the segment's; None
             if only the batch headers tell.
+        min_timestamps_us: the smallest timestamp of each record batch, control records left out;
+            None if only the records tell.
         max_timestamps_us: the largest timestamp of each record batch, control records left out;
             None if only the batch headers tell.
     """
@@ -80,6 +82,7 @@ class SegmentFile(ABC):
     schema: pa.Schema
     size_bytes: int
     base_offset_deltas: np.ndarray | None = None
+    min_timestamps_us: np.ndarray | None = None
     max_timestamps_us: np.ndarray | None = None
 
     @property
@@ -329,7 +332,7 @@ class _RangedFile(_ArrowFile):
         While one range is decoded, the next one is read in the background. This begins after the
         first range, since many readers need a few batches alone.
         """
-        background = ThreadPoolExecutor(1, "spark-log-read-ahead")
+        background = self._store.executor_class(1, "spark-log-read-ahead")
         ahead: Future[Range] | None = None
         spans = self._spans(first, len(self.blocks) if behind is None else behind)
         try:

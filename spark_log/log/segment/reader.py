@@ -5,15 +5,13 @@ the ``custom_metadata`` of every Arrow batch, and optionally Arrow's buffer comp
 are relative to the base offset in the file's *name*; a plain segment does not contain it. A crash
 of a writer leaves a temporary file that no listing shows, so a segment is always complete.
 `segment.writer` writes it. Here it is read: `segment.file` has its bytes, mapped or in ranges,
-`segment.arrow_batches` decodes and checks them, `segment.indexes` narrow a search.
+`segment.arrow_batches` decodes and checks them, `segment.batch_pruning` skips what a read does not
+need.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +19,9 @@ import pyarrow as pa
 from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
+from spark_log.log.segment.batch_pruning import BatchPruning
 from spark_log.log.segment.file import open_segment_file
-from spark_log.log.segment.indexes import SegmentIndexes
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
-from spark_log.log.segment.parquet import open_parquet_file
 from spark_log.record import (
     FORMAT_VERSION,
     NO_TIMESTAMP,
@@ -37,11 +34,6 @@ from spark_log.record import (
 )
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
-
-_log = logging.getLogger(__name__)
-
-MAX_UNINDEXED_BATCHES: Final = 16
-"""A mapped file of up to 16 batches is searched by all of its headers: indexes are no faster."""
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -91,6 +83,9 @@ class SegmentReader:
         self.path = f"{directory}/{name.file_name}"
         try:
             if name.is_parquet:
+                # Late: clients without tables start without it.
+                from spark_log.log.segment.parquet import open_parquet_file
+
                 self._file = open_parquet_file(store, self.path, name, size_bytes)
             else:
                 self._file = open_segment_file(store, self.path, size_bytes)
@@ -103,11 +98,9 @@ class SegmentReader:
         append_id = self._schema_metadata.get(b"spark_log.append_id", b"")
         self._batches = ArrowBatches(self._file, self.path, name, append_id)
         self._check_identity(topic_id, partition)
-        self._indexes = SegmentIndexes(
-            store, directory, name, self.append_id, self._blocks, suppressed=suppressed
+        self._pruning = BatchPruning(
+            store, directory, name, self._file, self._batches, self.append_id, suppressed
         )
-        self._is_mapped = store.is_mapped
-        self._has_tried_to_rebuild = False
 
     def __repr__(self) -> str:
         return f"<SegmentReader path={self.path!r} batches={self.batch_count}>"
@@ -324,8 +317,8 @@ class SegmentReader:
         wanted = list(RECORD_SCHEMA.names if columns is None else columns)
         records = self._batches.decoder(wanted, check=check_crcs)
         previous: BatchHeader | None = None
-        first, behind = self._first_ordinal(start_offset), self._last_ordinal(end_offset) + 1
-        for ordinal in self._file.in_order(first, behind):
+        needed = self._pruning.needed(start_offset, end_offset)
+        for ordinal in self._file.in_order(needed.start, needed.stop):
             headers = self.headers(ordinal)
             self.check_follows(previous, headers[0], ordinal)
             if end_offset is not None and self._base_offset_of(ordinal) >= end_offset:
@@ -334,8 +327,9 @@ class SegmentReader:
             previous = headers[-1]
             batch = records(ordinal)
             yield from self._cut(ordinal, headers, batch, start_offset, end_offset, is_aborted)
-        # The search decided where to end, by headers. In a file of an earlier version nothing has
+        # Headers decided which batches are skipped. In a file of an earlier version nothing has
         # checked them.
+        behind = needed.stop
         if behind < self.batch_count and not self._batches.headers(behind - 1).are_checked:
             self._batches.check_skipped(behind)
 
@@ -355,8 +349,8 @@ class SegmentReader:
             CorruptRecordError: a batch is damaged; has file and position.
         """
         records = self._batches.decoder(["timestamp"], check=True)
-        first = max(self._first_ordinal(start_offset), self._ordinal_before_time(timestamp_us))
-        for ordinal in self._file.messages_in_order(first):
+        needed = self._pruning.needed(start_offset, from_us=timestamp_us)
+        for ordinal in self._file.messages_in_order(needed.start):
             headers = self.headers(ordinal)
             if max(header.max_timestamp_us for header in headers) < timestamp_us:
                 continue
@@ -367,75 +361,17 @@ class SegmentReader:
                     return int(batch.offsets()[hits[0]]), int(times_us[hits[0]])
         return None
 
-    # --- the Arrow batch where a read begins: indexes narrow the search, headers decide -----------
-
-    def _first_ordinal(self, offset: int) -> int:
-        """Return the ordinal of the last Arrow batch that begins at or before ``offset``."""
-        low, high = 0, self.batch_count
-        if high == 1 or offset <= self.base_offset:
-            return 0
-        deltas = self._file.base_offset_deltas
-        if deltas is not None:
-            return max(0, int(np.searchsorted(deltas, offset - self.base_offset, "right")) - 1)
-        index = None
-        if not self._skips_indexes:
-            if self._is_mapped and self._indexes.offset_index() is None:
-                self._rebuild_indexes()  # cheap: no requests
-            index = self._indexes.offset_index()
-        if index is not None:
-            floor, following = index.lookup(offset), index.following(offset)
-            low = low if floor is None else self._indexes.ordinal_of(floor)
-            high = high if following is None else self._indexes.ordinal_of(following)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._base_offset_of(middle) > offset:
-                high = middle
-            else:
-                low = middle
-        return low
-
-    def _last_ordinal(self, end_offset: int | None) -> int:
-        """Return the ordinal of the last Arrow batch to be read for records before an offset.
-
-        It only avoids fetching batches that are not needed. If a header is damaged, it is the last
-        batch of the segment, and the read itself raises the error.
+    def ranges_in_time(self, times_us: tuple[int, int]) -> list[tuple[int, int]] | None:
+        """Return the ranges of offsets whose Arrow batches may have records between two times.
 
         Args:
-            end_offset: the offset before which the read ends; None reads to the segment's end.
+            times_us: the first timestamp and the one after the last, microseconds.
+
+        Returns:
+            First offset and the offset after the last of each range, in order. None if the footer
+            of the file does not tell.
         """
-        if end_offset is not None and not self._is_mapped:
-            with suppress(CorruptRecordError):
-                return self._first_ordinal(end_offset - 1)
-        return self.batch_count - 1
-
-    def _ordinal_before_time(self, timestamp_us: int) -> int:
-        """Return the ordinal of a batch before which all records are earlier than a time."""
-        latest_us = self._file.max_timestamps_us
-        if latest_us is not None:
-            found = np.flatnonzero(latest_us >= timestamp_us)
-            return int(found[0]) if found.size else self.batch_count
-        if self._skips_indexes:
-            return 0
-        if self._indexes.time_index() is None:
-            self._rebuild_indexes()
-        offsets, times = self._indexes.offset_index(), self._indexes.time_index()
-        if offsets is None or times is None:
-            return 0
-        ceiling = times.ceiling(timestamp_us)
-        floor = offsets.last() if ceiling is None else offsets.lookup(ceiling.offset)
-        return 0 if floor is None else self._indexes.ordinal_of(floor)
-
-    @property
-    def _skips_indexes(self) -> bool:
-        return self._is_mapped and self.batch_count <= MAX_UNINDEXED_BATCHES
-
-    def _rebuild_indexes(self) -> None:
-        if self._indexes.is_indexed and not self._has_tried_to_rebuild:
-            self._has_tried_to_rebuild = True
-            # A read of the damaged batch raises the error; other reads continue without indexes.
-            with self._indexes.suppressing(CorruptRecordError):
-                self._indexes.rebuild(self.all_headers())
-                _log.debug("%s: rebuilt its indexes from batch headers", self.path)
+        return self._pruning.ranges_in_time(times_us, self.end_offset)
 
     def _base_offset_of(self, ordinal: int) -> int:
         """Return the base offset of an Arrow batch."""

@@ -107,7 +107,7 @@ class Snapshots(LogCache):
         With these ids, a segment that was copied to the name of another one is detected.
         """
         directory = self._directory
-        if not directory.store.is_mapped:
+        if not directory.store.is_local:
             return
         newest = max(
             (each for each in view.live.snapshots if each <= view.log_end_offset), default=0

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-
-import pyarrow as pa
 
 
 class LogSeverity(StrEnum):
@@ -91,22 +88,3 @@ class LogFinding:
     def is_problem(self) -> bool:
         """Whether the finding is an error or a warning that this run has not repaired."""
         return not self.repaired and self.severity is not LogSeverity.NOTE
-
-
-def findings_table(findings: Iterable[LogFinding]) -> pa.Table:
-    """Return findings as an Arrow table.
-
-    Columns: ``path``, ``kind``, ``severity``, ``message``: string; ``repaired``: bool;
-    ``broker_id``: int32.
-    """
-    rows = list(findings)
-    return pa.table(
-        {
-            "path": pa.array([finding.path for finding in rows], pa.string()),
-            "kind": pa.array([str(finding.kind) for finding in rows], pa.string()),
-            "severity": pa.array([str(finding.severity) for finding in rows], pa.string()),
-            "message": pa.array([finding.message for finding in rows], pa.string()),
-            "repaired": pa.array([finding.repaired for finding in rows], pa.bool_()),
-            "broker_id": pa.array([finding.broker_id for finding in rows], pa.int32()),
-        }
-    )

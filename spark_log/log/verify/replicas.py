@@ -3,7 +3,8 @@
 Appended segments are the same on all replicas. Rewritten segments are each replica's own: merges
 join batches, and compactions remove records. Batches are first compared by their checksums, without
 reading records. If checksums or borders differ, the records are compared. A record that one replica
-lacks is not a difference if a compaction of this replica rewrote the segment with its offset.
+lacks is not a difference if a compaction of this replica rewrote the segment with its offset, or if
+its segment is Parquet, which lacks the records of aborted transactions.
 
 Memory: 24 bytes for each batch, and the records of `_WINDOW` offsets.
 """
@@ -20,7 +21,7 @@ import pyarrow as pa
 from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
-from spark_log.record import RECORD_SCHEMA
+from spark_log.record import RECORD_SCHEMA, BatchHeader
 
 _WINDOW: Final = 65_536
 """Number of offsets that are compared at once."""
@@ -116,7 +117,7 @@ def _difference(one: LocalLog, other: LocalLog, first: int, last: int) -> Replic
         )
         for offset in np.setdiff1d(held, lacking)
     ]
-    lost = [offset for offset, log in missing if not _is_compacted(log, offset)]
+    lost = [offset for offset, log in missing if not _may_lack(log, offset)]
     _, here, there = np.intersect1d(offsets, other_offsets, return_indices=True)
     changed = _first_unequal(records.take(pa.array(here)), other_records.take(pa.array(there)))
     found = [ReplicaDifference(min(lost), "one of them lacks the record")] if lost else []
@@ -154,8 +155,21 @@ def _first_unequal(one: pa.Table, other: pa.Table) -> int | None:
     return low
 
 
-def _is_compacted(log: LocalLog, offset: int) -> bool:
-    """Return whether a compaction rewrote the segment with an offset."""
-    segments = log.observe().live
-    index = segments.index_of(offset)
-    return index >= 0 and segments.segments[index].name.is_compacted
+def _may_lack(log: LocalLog, offset: int) -> bool:
+    """Return whether a rewrite of the segment with an offset may have removed the record.
+
+    A compaction may remove any. A merge that wrote a Parquet file removes all records of a batch of
+    an aborted transaction, and keeps its header.
+    """
+    view = log.observe()
+    index = view.live.index_of(offset)
+    if index < 0:
+        return False
+    segment = view.live.segments[index]
+    if segment.name.is_compacted or not segment.name.is_parquet:
+        return segment.name.is_compacted
+    reader = log.files.open_listed(segment, view.observed_ms)
+    headers = reader.header_array()
+    at = int(np.searchsorted(headers["last_offset_delta"], offset - reader.base_offset))
+    is_transactional = headers["attributes"][at] & BatchHeader.TRANSACTIONAL_BIT
+    return bool(is_transactional) and not headers["record_count"][at]

@@ -162,7 +162,7 @@ class Verifier:
         try:
             found = list(check.findings(on_progress))
         except NotFoundError:
-            return  # rewritten and freed meanwhile; if not, `_chain` reports a gap
+            return  # rewritten and deleted meanwhile; if not, `_chain` reports a gap
         yield from found
         for problem in self._late_problems:
             yield LogFinding(

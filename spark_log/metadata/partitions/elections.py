@@ -4,7 +4,8 @@ The functions are for `MetadataLog.commit`: they are given the present image, ha
 return no records if there is nothing to change. A broker that is fenced never becomes a leader.
 
 Leadership moves only along the order of the in-sync replicas: the replicas before the new leader
-leave, and later join again at the end. Each election reduces the in-sync replicas for a while.
+leave, and later join again at the end. Each election reduces the in-sync replicas until they have
+joined again.
 """
 
 from __future__ import annotations

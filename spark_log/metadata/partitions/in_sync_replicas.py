@@ -3,6 +3,11 @@
 The functions are for `MetadataLog.commit`: they are given the present image, have no effects, and
 return no records if there is nothing to change, or if the decision was made on an earlier leader
 epoch. The caller then reads the present state and decides again.
+
+The callers decide which replicas leave. A client removes a replica that failed it:
+``log/chain/replica_failure.py`` decides whether an error is the fault of a replica. The controller
+removes the replicas on brokers that have failed for ``replica.lag.time.max.ms``
+(``replication/controller.py``, ``_shrink``).
 """
 
 from __future__ import annotations

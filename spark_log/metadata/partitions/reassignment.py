@@ -108,11 +108,11 @@ def list_reassignments(
     """Return the reassignments in progress, sorted; of all partitions if ``partitions`` is None."""
     found = {}
     for topic in image.topics():
-        for number, state in sorted(topic.partitions.items()):
+        for number, partition in sorted(topic.partitions.items()):
             tp = TopicPartition(topic.name, number)
-            if is_reassigning(state) and (partitions is None or tp in partitions):
+            if is_reassigning(partition) and (partitions is None or tp in partitions):
                 found[tp] = PartitionReassignment(
-                    state.replicas, state.adding_replicas, state.removing_replicas
+                    partition.replicas, partition.adding_replicas, partition.removing_replicas
                 )
     return found
 

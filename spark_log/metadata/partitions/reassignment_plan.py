@@ -36,33 +36,33 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class _Document(_Strict):
+class _PlanFile(_Strict):
     form: ClassVar[str]
     version: Literal[1] = 1
 
 
-class _Topic(_Strict):
+class _TopicItem(_Strict):
     topic: str
 
 
-class _Partition(_Strict):
+class _PartitionItem(_Strict):
     topic: str
     partition: int
     replicas: list[int]
     log_dirs: list[str] | None = None
 
 
-class _Topics(_Document):
+class _TopicsFile(_PlanFile):
     form = '{"topics": [{"topic": "foo"}], "version": 1}'
-    topics: list[_Topic] = Field(default_factory=list)
+    topics: list[_TopicItem] = Field(default_factory=list)
 
 
-class _Partitions(_Document):
+class _ReassignmentFile(_PlanFile):
     form = '{"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2]}], "version": 1}'
-    partitions: list[_Partition] = Field(default_factory=list)
+    partitions: list[_PartitionItem] = Field(default_factory=list)
 
 
-_File = TypeVar("_File", bound=_Document)
+_AnyFile = TypeVar("_AnyFile", bound=_PlanFile)
 
 
 def parse_topics_to_move(text: str) -> list[str]:
@@ -71,7 +71,7 @@ def parse_topics_to_move(text: str) -> list[str]:
     Raises:
         InvalidReplicaAssignmentError: the text is not such JSON, is empty, or has a topic twice.
     """
-    topics = [each.topic for each in _parsed(_Topics, text).topics]
+    topics = [each.topic for each in _parse(_TopicsFile, text).topics]
     if not topics:
         raise InvalidReplicaAssignmentError("the list of topics to move is empty; name one")
     if twice := list(_duplicates(topics)):
@@ -86,7 +86,7 @@ def parse_reassignment(text: str) -> dict[TopicPartition, tuple[int, ...]]:
         InvalidReplicaAssignmentError: the text is not such JSON, is empty, has a partition twice, a
             partition without a replica, a broker twice, or a log directory other than ``any``.
     """
-    found = _parsed(_Partitions, text).partitions
+    found = _parse(_ReassignmentFile, text).partitions
     if not found:
         raise InvalidReplicaAssignmentError("the list of partitions to reassign is empty; name one")
     for each in found:
@@ -211,7 +211,7 @@ def verify_reassignment(
     return states
 
 
-def _parsed(model: type[_File], text: str) -> _File:
+def _parse(model: type[_AnyFile], text: str) -> _AnyFile:
     try:
         return model.model_validate_json(text)
     except ValidationError as error:
@@ -221,7 +221,7 @@ def _parsed(model: type[_File], text: str) -> _File:
         raise InvalidReplicaAssignmentError(f"not of the form {model.form}: {why}") from None
 
 
-def _check_partition(found: _Partition) -> None:
+def _check_partition(found: _PartitionItem) -> None:
     if not found.replicas:
         why = "its list of replicas is empty; give the ids of its brokers"
     elif twice := list(_duplicates(found.replicas)):

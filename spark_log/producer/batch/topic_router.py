@@ -14,7 +14,7 @@ from spark_log.producer.batch.accumulator import Accumulator
 from spark_log.producer.batch.partitioner import TopicPartitioner
 from spark_log.producer.batch.topic_route import TopicRoute
 from spark_log.threads import call_within
-from spark_log.util import Clock, retry_pause_ms
+from spark_log.util import retry_pause_ms
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,6 @@ class TopicRouter:
         cluster: Cluster,
         accumulator: Accumulator,
         config: ProducerConfig,
-        clock: Clock,
         *,
         new_partitioner: Callable[[], TopicPartitioner],
         first_epoch: int,
@@ -41,7 +40,7 @@ class TopicRouter:
         self._cluster = cluster
         self._accumulator = accumulator
         self._config = config
-        self._clock = clock
+        self._clock = cluster.clock
         self._new_partitioner = new_partitioner
         self._first_epoch = first_epoch
         self._on_image = on_image
@@ -101,7 +100,7 @@ class TopicRouter:
             route = self._accumulator.routes.get(topic)
             return route if route is not None else self._install(image.topic(topic))
 
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             return look_up()
         return call_within(
             max(0.0, self._config.max_block_ms - passed_ms),

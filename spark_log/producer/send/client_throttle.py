@@ -10,7 +10,6 @@ from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError
 from spark_log.metadata import UNLIMITED, ClientQuota, MetadataImage
 from spark_log.producer.batch import Accumulator
-from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +31,6 @@ class ClientThrottle:
         cluster: Cluster,
         config: ProducerConfig,
         client_id: str,
-        clock: Clock,
     ) -> None:
         """Begin without a quota; the first metadata image sets it."""
         self._accumulator = accumulator
@@ -40,7 +38,7 @@ class ClientThrottle:
         self._client_id = client_id
         self._known: tuple[MetadataImage | None, int] = None, UNLIMITED
         self._config = config
-        self._clock = clock
+        self._clock = cluster.clock
         self._quota = ClientQuota()
         self._refresh_due_ms = 0.0
 
@@ -88,7 +86,7 @@ class ClientThrottle:
         try:
             rate = self._bytes_per_second(self._cluster.image())
         except (SparkLogError, OSError) as error:
-            _log.info("the quota cannot be read just now: %s", error)
+            _log.info("the quota cannot be read, and stays as it was: %s", error)
         with self._accumulator.lock:
             self._quota.change(rate)
             self._mute(now_ms)

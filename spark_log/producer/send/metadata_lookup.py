@@ -1,4 +1,4 @@
-"""Reads the metadata for several threads at once."""
+"""Reads of the metadata that several threads share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GATHERING_SHARE: Final = 0.25
 lookup is running."""
 
 _MIN_GATHERING_S: Final = 0.001
-"""Minimum of this waiting time: on a disk a lookup ends sooner, and two at once gain nothing."""
+"""Minimum of this waiting time: on a disk a lookup ends sooner, and sharing it gains nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,7 +50,7 @@ class MetadataLookup:
         Raises:
             SparkLogError: the metadata cannot be read. Other threads try by themselves.
         """
-        if self._cluster.store.is_mapped:
+        if self._cluster.store.is_local:
             return self.image()
         return self._cluster.metadata.recent_image(METADATA_LEASE_MS) or self.image()
 

@@ -108,10 +108,6 @@ class TransactionManager:
     def check(self, call: str, *allowed: State) -> None:
         """Check that the state permits a call.
 
-        Args:
-            call: the name of the call.
-            allowed: the states that permit the call.
-
         Raises:
             SparkLogError: the producer is unusable; this is the error that was fatal.
             TransactionAbortableError: the transaction can only be aborted.

@@ -122,7 +122,7 @@ class TransactionalIdentity:
             producer, is_begun = self._manager.producer, self._manager.is_begun
             assert producer is not None
         if not is_begun:
-            producer = self._coordinator.renewed(producer)
+            producer = self._coordinator.renew_owner(producer)
         with self._accumulator.lock:
             self._manager.begin_registration(producer)
         return producer

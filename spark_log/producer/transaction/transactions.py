@@ -37,7 +37,7 @@ from spark_log.record import ProducerIdAndEpoch
 from spark_log.threads import in_new_thread
 from spark_log.transaction import TransactionCoordinator, TransactionOffset
 from spark_log.types import ConsumerGroupMetadata
-from spark_log.util import Clock, retry_pause_ms
+from spark_log.util import retry_pause_ms
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +79,6 @@ class Transactions:
         group_offsets: LazyTransactionalOffsets,
         cluster: Cluster,
         config: ProducerConfig,
-        clock: Clock,
         *,
         is_retriable: Callable[[Exception], bool],
     ) -> None:
@@ -94,7 +93,7 @@ class Transactions:
         self._offsets = TransactionOffsets(cluster, identity, group_offsets)
         self._suppressed = cluster.suppressed
         self._config = config
-        self._clock = clock
+        self._clock = cluster.clock
         self._is_retriable = is_retriable
         self._random = Random()
         self._pending: TransactionCall | None = None
@@ -282,7 +281,7 @@ class Transactions:
             ),
             self._identity.coordinator() as coordinator,
         ):
-            coordinator.complete()
+            coordinator.record_completion()
 
     def _end(self, producer: ProducerIdAndEpoch) -> None:
         with self._accumulator.lock:

@@ -102,7 +102,10 @@ class ConditionalPut:
         raise self._outcome(failure)
 
     def _on_request(self) -> None:
-        """Record the request; raise if the time is up, by what is known of earlier deliveries."""
+        """Record the request; raise if no time is left.
+
+        The error is `UnknownOutcomeError` if an earlier delivery may have created the object.
+        """
         where = f" at {self._server}" if self._server else ""
         try:
             on_request(f"PUT {self._path}{where}", writes=True)
@@ -136,7 +139,7 @@ class ConditionalPut:
         _log.debug(
             "PUT %s: an answer was lost; the object is %s",
             self._path,
-            {True: "there, made by this put", False: "another put's", None: "missing"}[is_ours],
+            {True: "this put's", False: "another put's", None: "missing"}[is_ours],
         )
         if is_ours is False:
             raise AlreadyExistsError(f"{self._path} exists", path=self._path)

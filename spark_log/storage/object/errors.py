@@ -1,4 +1,4 @@
-"""Errors of requests, by the answer of an object store or the lack of an answer."""
+"""The failure of a request to an object store, and its translation into this package's errors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 REQUEST_ERRORS: Final = (BaseError, OSError, ValueError)
-"""Errors of obstore when a request fails; a missing object is a ``FileNotFoundError``. A panic is
-none of them: call obstore by `call_obstore`."""
+"""Errors of obstore when a request fails; a missing object is a ``FileNotFoundError``. With
+`call_obstore`, a panic is a `ClientPanicError`, which is one of them.
+"""
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>|\(code: (\w+)\)")
-"""The second form is that of one file of a DeleteObjects request, whose status is 200."""
+"""The second form is for one object of a DeleteObjects request, whose HTTP status is 200."""
 _NO_ANSWER = "HTTP error"
 _NEVER_SENT = ("kind: Connect,", "kind: Builder,")
 _SIGNS = {
@@ -40,7 +41,7 @@ _SIGNS = {
     '"dns error",': "its name cannot be resolved",
     "kind: Timeout,": "timed out",
 }
-"""Reasons why no answer came, by what obstore's error contains."""
+"""Text in obstore's error → the reason why no answer arrived."""
 _NO_TLS = ("InvalidCertificate(", "InvalidMessage(")
 _FULL = {507}
 _FULL_CODES = {"QuotaExceeded", "XMinioStorageFull", "AccountStorageQuotaExceeded"}
@@ -63,9 +64,9 @@ class Failure:
         is_missing: the object does not exist.
         is_conflict: the name is taken, or (409) another request is taking it just now.
         is_panic: obstore panicked while it made the request.
-        is_unanswered: no answer came to the request.
-        has_no_tls: the server's certificate is not accepted, or it does not speak TLS.
-        reason: why no answer came; empty if it is not known.
+        is_unanswered: no answer arrived.
+        has_no_tls: the server's certificate is not accepted, or the server does not speak TLS.
+        reason: the reason why no answer arrived; empty if it is not known.
     """
 
     status: int
@@ -118,10 +119,10 @@ class Failure:
 
     @property
     def may_have_succeeded(self) -> bool:
-        """Whether the request may have taken effect: only an answer that refuses it says no.
+        """Whether the request may have taken effect: False only if the server has refused it.
 
-        A 5xx does not: S3 documents this for 500, and a proxy may answer 502 to 504 although it
-        has forwarded the request.
+        A 5xx status is no refusal: S3 documents this for 500, and a proxy may answer 502 to 504
+        although it has forwarded the request.
         """
         if not self.was_sent or self.is_full or self.status == HTTPStatus.NOT_IMPLEMENTED:
             return False
@@ -142,7 +143,7 @@ class Failure:
 
         Args:
             path: the object's path.
-            server: the server that gets the requests, without credentials.
+            server: host and port of the server, for the message.
         """
         if self.is_missing:
             return errors.NotFoundError(f"{path}: no such file", path=path)
@@ -240,7 +241,7 @@ def request_errors(
     Args:
         path: path of the object or directory.
         request: the request, as messages name it; empty if an outer block has named it.
-        server: the server that gets the request, without credentials.
+        server: host and port of the server, for messages.
         writes: whether the request changes something.
 
     Raises:

@@ -1,7 +1,4 @@
-"""Translates fsspec's storage options (of s3fs, gcsfs and adlfs) into obstore's options.
-
-No other module does this.
-"""
+"""Translates fsspec's storage options (of s3fs, gcsfs and adlfs) into obstore's options."""
 
 from __future__ import annotations
 
@@ -18,10 +15,10 @@ Config = dict[str, str | bool]
 
 
 class FsspecOptions:
-    """fsspec's options. Each is taken once; an option that nothing took is unknown.
+    """fsspec's options. Each is read once; an option that was not read is unknown.
 
     Attributes:
-        service: the service whose options they are.
+        service: the service that the options are for.
         config: obstore's options, translated so far.
         allow_http: whether requests may go unencrypted.
         verify_tls: False accepts any certificate.
@@ -37,13 +34,13 @@ class FsspecOptions:
         self._known: set[str] = set()
 
     def take(self, name: str) -> object:
-        """Take an option; return its value, None if it is missing or empty."""
+        """Read an option; return its value, None if it is missing or empty."""
         self._known.add(name)
         value = self._left.pop(name, None)
         return None if value == "" else value
 
     def text(self, name: str, key: str) -> str | None:
-        """Take an option as the value of obstore's ``key``; return it."""
+        """Read an option, and set obstore's ``key`` to its value."""
         value = self.take(name)
         if value is None:
             return None
@@ -51,7 +48,7 @@ class FsspecOptions:
         return str(value)
 
     def flag(self, name: str) -> bool | None:
-        """Take a boolean option; None if it is missing."""
+        """Read a boolean option; None if it is missing."""
         value = self.take(name)
         if value is None or isinstance(value, bool):
             return value
@@ -60,7 +57,7 @@ class FsspecOptions:
         raise self._wrong(name, "true or false")
 
     def nested(self, name: str) -> dict[str, object]:
-        """Take an option that is a dict or its JSON; its items become options ``name.key``."""
+        """Read an option that is a dict or its JSON; its items become options ``name.key``."""
         value = self.take(name)
         if isinstance(value, str):
             try:
@@ -95,7 +92,7 @@ class FsspecOptions:
         """Return the value of an option that is sent in requests.
 
         Raises:
-            InvalidConfigurationError: it has a character that no request can carry.
+            InvalidConfigurationError: the value has a character that no request can carry.
         """
         self._check(f"storage option {name!r}", value, name)
         return value
@@ -115,7 +112,7 @@ class FsspecOptions:
         )
 
     def check_all_read(self) -> None:
-        """Refuse options that nothing took.
+        """Refuse options that were not read.
 
         Raises:
             InvalidConfigurationError: an option is unknown.

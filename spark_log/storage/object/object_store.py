@@ -62,7 +62,7 @@ class ObjectStore(Store):
 
         Args:
             location: the root; is pickled with the store, including its credentials.
-            multipart_bytes: staged files from this size on are uploaded in parts (on S3).
+            multipart_bytes: minimum size of staged files that are uploaded in parts (on S3).
             request_timeout_ms: time limit of a request; a put may take twice as long.
         """
         self.url = location.url
@@ -316,9 +316,8 @@ class ObjectStore(Store):
     def _children(self, directory: str, start_after: str) -> Iterator[tuple[str, FileInfo | None]]:
         """Yield the files and directories directly in a directory, in order of names.
 
-        A file is yielded with its `FileInfo`, a directory with None. A page has the objects of
-        subdirectories as well. If it ends in one of them, the rest of this is skipped by another
-        listing.
+        A file is yielded with its `FileInfo`, a directory with None. A page also has the objects of
+        subdirectories. If a page ends within a subdirectory, a new listing starts after it.
         """
         prefix = f"{directory}/" if directory else ""
         after = f"{prefix}{start_after}" if start_after else ""

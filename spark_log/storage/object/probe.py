@@ -42,7 +42,7 @@ def probe_root(
         store: the store of the root.
         location: the root.
         clients: the store's clients.
-        put_id: returns the id that a put left in an object's metadata; None if there is none.
+        put_id: function that returns the id of the put from an object's metadata; None without one.
 
     Raises:
         UnsupportedStoreError: conditional writes do not work; the message says how they fail.

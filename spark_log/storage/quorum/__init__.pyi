@@ -1,6 +1,3 @@
-from .changes import add_voter as add_voter
-from .changes import found_from_root as found_from_root
-from .changes import remove_voter as remove_voter
 from .description import describe_voters as describe_voters
 from .membership import VOTERS as VOTERS
 from .membership import Membership as Membership
@@ -8,3 +5,6 @@ from .membership import RootStatus as RootStatus
 from .membership import read_membership as read_membership
 from .quorum_store import MappedQuorumStore as MappedQuorumStore
 from .quorum_store import QuorumStore as QuorumStore
+from .reconfiguration import add_voter as add_voter
+from .reconfiguration import found_from_root as found_from_root
+from .reconfiguration import remove_voter as remove_voter

@@ -1,4 +1,4 @@
-"""Description of a quorum: the id, list version and answer of each of its members."""
+"""Describes the members of a quorum: id, list version, and whether each of them answers."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
-from spark_log.storage.quorum.membership import DIRECTORY, Membership, RootStatus, Voter
+from spark_log.storage.quorum.membership import QUORUM_DIRECTORY, Membership, RootStatus, Voter
 from spark_log.storage.quorum.proposal import write_once
 from spark_log.storage.root_directories import is_of_file_system
 from spark_log.storage.store import Store, has_files
 
-_FOUNDING: Final = f"{DIRECTORY}/founding.json"
+_FOUNDING: Final = f"{QUORUM_DIRECTORY}/founding.json"
 
 
 def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> Membership:
@@ -26,7 +26,7 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
 
     Args:
         stores: by its URL, the store of each root.
-        keeps_files: whether the roots may have files; only for a single one.
+        keeps_files: whether the roots may have files, which is possible for a single root only.
 
     Raises:
         InvalidConfigurationError: the number of roots is even.
@@ -65,10 +65,10 @@ def found_quorum(stores: Mapping[str, Store], *, keeps_files: bool = False) -> M
 def check_is_empty(root: str, store: Store) -> None:
     """Check that a root has no files that would be taken for files of the quorum.
 
-    Directories without files are left over where all files of a member were removed.
+    Empty directories are allowed: they remain after all files of a member were removed.
 
     Raises:
-        InvalidRootError: it has.
+        InvalidRootError: it has files.
     """
     names = [each for each in store.list_directories("") if not is_of_file_system(each)]
     has_file = next(iter(store.list("")), None) is not None

@@ -1,9 +1,9 @@
-"""Asks the members of a quorum, and counts the answers of the members that were not wiped.
+"""Calls the members of a quorum, and counts the answers of the members that were not wiped.
 
-Faults: at any time a minority of the members does not answer, or has lost its files (a wiped root
-is out until `spark-log quorum remove` and `add` replace it). Each round of calls reads the status
-of the members at the same time, which finds a member that was wiped before the round. A member that
-is wiped during the round is one more of the minority: if all members that answered agree, a
+Faults: at any time a minority of the members does not answer, or has lost its files. (A wiped root
+does not count until ``spark-log quorum remove`` and ``add`` have replaced it.) Each round of calls
+also reads the status of the members, which finds a member that was wiped before the round. A member
+that is wiped during the round belongs to the minority, too: if all members that answered agree, a
 majority agrees without it. If they do not agree, `Members.confirm` reads the status of the counted
 members once more.
 """
@@ -11,7 +11,7 @@ members once more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class MembershipChangedError(Exception):
-    """A member has a newer list of the members: read it, and ask those."""
+    """A member has a newer list of the members: read the list, and call those members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class QuorumReplies:
     """The answers of one round of calls.
 
     Attributes:
-        answers: by number of the member, what the call returned. Without the members that do not
-            count.
-        counted: the numbers of those of them that showed that they count.
-        errors: by number of the member, why it has no answer.
-        has_unanswered: whether a call was sent, and its answer has not arrived.
+        answers: member number → the result of the call; without the members that were wiped.
+        counted: the numbers of the members in `answers` whose status shows that they were not
+            wiped.
+        errors: member number → the reason why it has no answer.
+        has_unanswered: whether a call was sent whose answer has not arrived.
     """
 
     answers: Mapping[int, Any]
@@ -88,7 +88,8 @@ class Members:
 
         Args:
             call: the call; what it raises counts as no answer.
-            is_done: whether these answers suffice, without others and without any status.
+            is_done: the function that returns whether the answers so far suffice, without others
+                and without any status; None to wait for a majority.
 
         Raises:
             MembershipChangedError: a member has a newer list.
@@ -114,30 +115,22 @@ class Members:
             if each is not None and each.error is None
         }
         self._check_version(statuses)
-        answers: dict[int, Any] = {}
-        errors: dict[int, BaseException] = {}
-        counted = set()
-        for number, reply in enumerate(replies[:count]):
-            if reply is None:
-                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
-            elif reply.error is not None:
-                errors[number] = reply.error
-                _log.debug("quorum: %s: %s", self.stores[number].url, reply.error)
-            elif number in statuses and not self._is_same(number, statuses[number]):
-                errors[number] = self._has_no_status(number, statuses[number])
-            else:
-                answers[number] = reply.result()
-                if number in statuses:
-                    counted.add(number)
-        is_sent = any(each is None for each in replies[:count])
-        return QuorumReplies(answers, frozenset(counted), errors, is_sent)
+        answers, errors = self._answers(range(count), replies[:count])
+        for number, status in statuses.items():
+            if number in answers and not self._is_same(number, status):
+                del answers[number]
+                errors[number] = lost_id_error(
+                    self.stores[number].url, is_replaced=bool(status.directory_ids)
+                )
+        counted = frozenset(answers.keys() & statuses.keys())
+        return QuorumReplies(answers, counted, errors, None in replies[:count])
 
     def confirm(self, counted: Collection[int], answers: QuorumReplies) -> set[int]:
-        """Return the members of a round that count for sure.
+        """Return the members that were not wiped during a round, by reading their status again.
 
         Args:
             counted: the members whose answers agree.
-            answers: the round.
+            answers: the answers of the round. If all members agree, nothing is read.
 
         Raises:
             MembershipChangedError: a member has a newer list.
@@ -164,27 +157,28 @@ class Members:
             call: the call; what it raises counts as no answer.
             numbers: the members; None for all.
         """
-        asked = sorted(range(len(self)) if numbers is None else numbers)
-        calls = [self._call(number, call) for number in asked]
+        called = sorted(range(len(self)) if numbers is None else numbers)
+        calls = [self._call(number, call) for number in called]
         replies = self.fan_out.request(calls, is_done=_never, suffices=self._has_majority)
-        answers: dict[int, Any] = {}
-        errors: dict[int, BaseException] = {}
-        for number, reply in zip(asked, replies, strict=True):
-            if reply is None:
-                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
-            elif reply.error is not None:
-                errors[number] = reply.error
-            else:
-                answers[number] = reply.result()
-        is_sent = any(each is None for each in replies)
-        return QuorumReplies(answers, frozenset(answers), errors, is_sent)
+        answers, errors = self._answers(called, replies)
+        return QuorumReplies(answers, frozenset(answers), errors, None in replies)
 
     def request_one(
         self, number: int, call: Callable[[Store], Any], *, is_last: bool
     ) -> Outcome[Any] | None:
-        """Call one member; return None if it hangs, unless no other member is left to be asked."""
+        """Call one member; return None if it hangs. The last one (``is_last``) is waited for."""
         call_one = self._call(number, call)
         return self.fan_out.request([call_one], is_done=_never, suffices=lambda _: not is_last)[0]
+
+    def install(self, changed: Membership) -> None:
+        """Put a list of the members on a majority of these, which may have an older one.
+
+        Raises:
+            StorageError: a majority does not answer.
+        """
+        done = self.broadcast(changed.install)
+        if len(done.answers) < self.majority:
+            raise self.no_majority(self.membership.url, done)
 
     def forget(self, call: Callable[[Store], Any], numbers: Collection[int]) -> None:
         """Call members to delete objects that are not needed any more; count and log failures.
@@ -196,7 +190,7 @@ class Members:
             with IN_PROCESS.suppress("deletion of a quorum's votes", store.url, StorageError):
                 call(store)
 
-        if all(store.is_mapped for store in self.stores):
+        if all(store.is_local for store in self.stores):
             self.broadcast(run, numbers)
         else:
             self.fan_out.send([self._call(number, run) for number in sorted(numbers)])
@@ -222,6 +216,22 @@ class Members:
             return error
         return UnknownOutcomeError(f"{error}; some of them may have written it", path=path)
 
+    def _answers(
+        self, numbers: Iterable[int], replies: Replies
+    ) -> tuple[dict[int, Any], dict[int, BaseException]]:
+        """Return the answers and the errors of members, by number."""
+        answers: dict[int, Any] = {}
+        errors: dict[int, BaseException] = {}
+        for number, reply in zip(numbers, replies, strict=True):
+            if reply is None:
+                errors[number] = StorageUnavailableError(f"{self.stores[number].url}: no answer")
+            elif reply.error is not None:
+                errors[number] = reply.error
+                _log.debug("quorum: %s: %s", self.stores[number].url, reply.error)
+            else:
+                answers[number] = reply.result()
+        return answers, errors
+
     def _calls(self, call: Callable[[Store], Any]) -> list[Call]:
         return [self._call(number, call) for number in range(len(self))]
 
@@ -238,9 +248,6 @@ class Members:
 
     def _is_same(self, number: int, status: RootStatus) -> bool:
         return self.membership.voters[number].directory_id in status.directory_ids
-
-    def _has_no_status(self, number: int, status: RootStatus) -> StorageError:
-        return lost_id_error(self.stores[number].url, is_replaced=bool(status.directory_ids))
 
 
 def _is_answer(reply: Outcome[Any] | None) -> bool:

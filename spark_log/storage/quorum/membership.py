@@ -22,10 +22,10 @@ from spark_log.storage.root_directories import QUORUM_CHANGES
 from spark_log.storage.store import Store
 from spark_log.util import parse_json
 
-DIRECTORY: Final = ".quorum"
+QUORUM_DIRECTORY: Final = ".quorum"
 """Name of the directory for a quorum's own objects, in each directory that has files."""
 
-VOTERS: Final = f"{DIRECTORY}/voters"
+VOTERS: Final = f"{QUORUM_DIRECTORY}/voters"
 
 _LIST = re.compile(r"(\d{10})\.json")
 _ID = re.compile(r"id\.([0-9a-f]{32})")

@@ -1,21 +1,23 @@
-"""One listing from those of a majority of the members."""
+"""Merges the listings of a majority of the members into one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from spark_log.storage.quorum.members import Members
-from spark_log.storage.quorum.settled import look_up
+from spark_log.storage.quorum.read_repair import look_up
 from spark_log.storage.store import FileInfo, Store
 
 Holders = dict[int, FileInfo]
-"""A file, by number of the member that holds it."""
+"""Member number → the file on this member."""
 
 
 def merged_list(
     members: Members, directory: str, start_after: str | None
 ) -> Iterator[tuple[FileInfo, Holders]]:
-    """Yield each file of a directory, on a majority of the members, in byte order of the names.
+    """Yield the files of a directory, in byte order of their names, each with its holders.
+
+    A file that only a minority holds is put on a majority first, or is left out if it is gone.
 
     Raises:
         MembershipChangedError: a member has a newer list of the members.
@@ -41,8 +43,8 @@ def merged_list(
 
 
 def newest(holders: Holders) -> FileInfo:
-    """Return the newest copy of a file; of those with one time the first member's.
+    """Return the newest copy of a file; of copies with the same time, the first member's.
 
-    Members have clocks of their own. The newest time makes no file look older than it is.
+    The clocks of members differ: with the newest time, no file looks older than it is.
     """
     return max(holders.values(), key=lambda file: file.modified_us)

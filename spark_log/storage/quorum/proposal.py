@@ -1,13 +1,13 @@
 """Decides which bytes get a name on a quorum: a register that is written once, by Paxos on disks.
 
-The members take no part: they only promise put-if-absent. So this is Disk Paxos (Gafni and Lamport)
-with a block that is written once. A put that loses shows who was first, so the put is also the read
-that Disk Paxos sends after it (docs/adr/0023).
+The members are passive: they only promise put-if-absent. This is Disk Paxos (Gafni and Lamport)
+with blocks that are written once. A put that loses shows the winner's bytes, so the put is also the
+read that Disk Paxos sends after it (docs/adr/0023).
 
 For each name and each ballot 0, 1, 2, … a member has two objects in the directory ``.quorum``
-beside the file. Each of them is written once, by whoever is first:
+beside the file. The first proposer that puts an object writes it; it never changes:
 
-- ``<name>.<ballot>.claim``: a proposer's id. The one with the claims of a majority *owns* the
+- ``<name>.<ballot>.claim``: a proposer's id. The proposer with the claims of a majority *owns* the
   ballot. In ballot 0 the claim has the proposer's bytes, too.
 - ``<name>.<ballot>.vote``: the id of the ballot's owner, which has put it, and a proposal (an id
   and bytes); or ``closed``, put by a proposer of a later ballot.
@@ -20,21 +20,21 @@ file.
 A proposer does this:
 
 1. *Enter.* Put its claim of ballot 0 on all members. All are its own: the proposal is chosen; go to
-   4. A majority is its own: it owns ballot 0; go to 3. Otherwise look for the file, wait a little,
+   4. A majority is its own: it owns ballot 0; go to 3. Otherwise look the file up, wait a little,
    and take the next ballot b: on each member put the claims of 0 and b, and close the votes of all
    ballots before b. Go on if it owns b.
 2. *Adopt.* If one of the members that answered has a vote before b, take over the proposal of the
-   highest such ballot. Otherwise that which most of them have as the claim of ballot 0.
+   highest such ballot. Otherwise take over the one that most of them have as the claim of ballot 0.
 3. *Vote.* Put the proposal as the vote of the ballot on all members. A majority has to take it.
-4. *Look for the file.* If a member has it, the name was decided before: what the member answered in
+4. *Look the file up.* If a member has it, the name was decided before: what the member answered in
    1 to 3 does not count, as its objects may have been deleted. If a majority has it, the put ends
-   here: it has lost, unless the file has its bytes and another proposer has voted for them. A
-   majority must not have the file.
+   here: it has lost, unless the file has its bytes and another proposer has voted for them.
+   Otherwise continue if a majority answers that it does not have the file.
 5. *Finish.* Put the file on all members. Then delete its own objects on the members that hold it.
    The votes for another's proposal stay: that proposer learns from them that it was first.
 
-Why a name gets one proposal for ever (all objects are written once; two majorities have a member in
-common):
+Why a name gets only one proposal, for ever (all objects are written once; two majorities have a
+member in common):
 
 - One proposer owns a ballot: claims are written once. It votes for one proposal. So a ballot has at
   most one proposal.
@@ -68,7 +68,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -80,20 +80,20 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.storage.quorum.members import Members, MembershipChangedError, QuorumReplies
-from spark_log.storage.quorum.membership import DIRECTORY
-from spark_log.storage.quorum.settled import look_up
+from spark_log.storage.quorum.membership import QUORUM_DIRECTORY
+from spark_log.storage.quorum.read_repair import head_or_none, look_up
 from spark_log.storage.store import FileInfo, Store
 from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
 
 CLOSED: Final = b"closed"
-"""A vote for nothing. A claim of nothing."""
+"""The content of a vote for no proposal, and of a claim without bytes."""
 
 _ID_BYTES: Final = 33
 _MAX_BALLOTS: Final = 40
 _MAX_TRIES: Final = 3
-_LOOKS: Final = 3
+_LOOKUPS: Final = 3
 _FAST_MEMBERS: Final = 3
 
 
@@ -106,7 +106,7 @@ def register_path(path: str, ballot: int, kind: str) -> str:
         kind: ``claim`` or ``vote``.
     """
     directory, _, name = path.rpartition("/")
-    return f"{directory}/{DIRECTORY}/{name}.{ballot}.{kind}".lstrip("/")
+    return f"{directory}/{QUORUM_DIRECTORY}/{name}.{ballot}.{kind}".lstrip("/")
 
 
 def write_once(store: Store, path: str, content: bytes) -> bytes:
@@ -159,7 +159,11 @@ class Proposal:
         path: the file's path.
         ballot: the ballot that it tries.
         holders: the file on the members that hold it, if others have put it; empty otherwise.
+        backoff: mean pause after a lost ballot, as a multiple of the time that it took. The other
+            proposer's requests take about as long.
     """
+
+    backoff: ClassVar[float] = 1.0
 
     def __init__(
         self, path: str, value: bytes | pa.Buffer | None, *, clock: Clock, random: Random
@@ -199,13 +203,13 @@ class Proposal:
             began_ms = self._clock.monotonic_ms()
             try:
                 is_own = self._run_ballot(members)
-                for wait in range(_LOOKS if is_own is None else 0):
-                    is_own = self._look(members)
+                for wait in range(_LOOKUPS if is_own is None else 0):
+                    is_own = self._look_up(members)
                     if is_own is not None:
                         break
                     if not wait:
                         took_ms = self._clock.monotonic_ms() - began_ms
-                    self._wait(took_ms * 2.0 ** min(attempt + wait, 6))
+                    self._wait(self.backoff * took_ms * 2.0 ** min(attempt + wait, 6))
                 if is_own is not None:
                     return is_own
             except MembershipChangedError:
@@ -222,7 +226,11 @@ class Proposal:
     # --- one ballot ------------------------------------------------------------------------------
 
     def _run_ballot(self, members: Members) -> bool | None:
-        """Try one ballot; return whose bytes the file has, None if it was lost."""
+        """Try one ballot.
+
+        Returns:
+            Whether the file has this proposal's bytes; None if the ballot was lost.
+        """
         entered = members.request(self._enter)
         self._note_sent(entered)
         if len(entered.counted) < members.majority:
@@ -259,7 +267,7 @@ class Proposal:
         return Entry(first, claim, votes)
 
     def _adopt(self, entries: Collection[Entry]) -> bytes:
-        """Return what this ballot has to propose."""
+        """Return the proposal that this ballot has to vote for."""
         for before in reversed(range(self.ballot)):
             for entry in entries:
                 if entry.votes[before] != CLOSED:
@@ -274,7 +282,11 @@ class Proposal:
     def _finish_if_absent(
         self, members: Members, proposed: bytes, counted: Collection[int]
     ) -> bool | None:
-        """Put the file, unless the name was decided before; return whose bytes it has."""
+        """Put the file, unless the name was decided before.
+
+        Returns:
+            Whether the file has this proposal's bytes; None if only a minority holds the file.
+        """
         looked = members.request(lambda store: head_or_none(store, self.path))
         holders = {number: file for number, file in looked.answers.items() if file is not None}
         if holders:
@@ -291,8 +303,8 @@ class Proposal:
 
     # --- a name that is decided ------------------------------------------------------------------
 
-    def _look(self, members: Members) -> bool | None:
-        """Look for the file; return whether it has this proposal's bytes, None if it is absent."""
+    def _look_up(self, members: Members) -> bool | None:
+        """Look the file up; return whether it has this proposal's bytes, None if it is absent."""
         holders = look_up(members, self.path)
         return self._is_decided(members, holders) if holders else None
 
@@ -335,9 +347,9 @@ class Proposal:
         return is_adopted
 
     def _clean_up(self, members: Members, holders: Collection[int]) -> None:
-        """Delete what concerns only this proposal, on members that hold the file.
+        """Delete the objects of this proposal, on members that hold the file.
 
-        The votes for another proposal stay: its proposer looks for them.
+        The votes for another proposal stay: its proposer reads them.
         """
 
         def delete(store: Store) -> None:
@@ -378,21 +390,13 @@ class Proposal:
             self._may_be_chosen |= is_lost or is_there or entered.has_unanswered
 
     def _wait(self, mean_ms: float) -> None:
-        """Let the other proposer finish, whose requests take about as long as those of this one."""
+        """Wait for the other proposer, whose requests take about as long as this one's."""
         self._clock.sleep_ms((1 + mean_ms) * self._random.uniform(0.5, 1.5))
 
     def _unknown(self, reason: str) -> UnknownOutcomeError:
         return UnknownOutcomeError(
             f"{reason}; it is not known whether {self.path} was put", path=self.path
         )
-
-
-def head_or_none(store: Store, path: str) -> FileInfo | None:
-    """Return a file's size and time; None if it does not exist."""
-    try:
-        return store.head(path)
-    except NotFoundError:
-        return None
 
 
 def put_copy(store: Store, path: str, value: bytes | pa.Buffer) -> None:

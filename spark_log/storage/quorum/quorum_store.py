@@ -1,9 +1,9 @@
 """A store on an odd number of roots, of which any minority may be lost.
 
 A put-if-absent is done when a majority of the roots holds the file. The module
-`spark_log.storage.quorum.proposal` decides which bytes get the name. So the data of a cluster root
-(the metadata log, the logs of groups and transactions, the offsets table, existence markers) need
-no protocol of their own.
+`spark_log.storage.quorum.proposal` decides which bytes get the name. The data of a cluster root
+(the metadata log, the logs of groups and transactions, the offsets table, existence markers)
+therefore need no protocol of their own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from spark_log.storage.quorum.members import Members, MembershipChangedError
 from spark_log.storage.quorum.membership import Membership, RootStatus, read_membership
 from spark_log.storage.quorum.merged_list import Holders, merged_list, newest
 from spark_log.storage.quorum.proposal import Proposal
-from spark_log.storage.quorum.settled import look_up
+from spark_log.storage.quorum.read_repair import look_up
 from spark_log.storage.store import FileInfo, StagedFile, StorageOptions, Store
 from spark_log.storage.unlinked_file import UnlinkedFile
 from spark_log.threads import Call, FanOut, Replies
@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-OpenRoot = Callable[[str, StorageOptions | None], Store]
-"""Opens the store of one root."""
+OpenMember = Callable[[str, StorageOptions | None], Store]
+"""A function that opens the store of one member, from its root and the storage options."""
 
 _REMEMBERED: Final = 65_536
 _MAX_CHANGES: Final = 10
@@ -50,13 +50,12 @@ _MAX_CHANGES: Final = 10
 class QuorumStore(Store):
     """Files on the members of a quorum.
 
-    The members are read from the roots on the first call. A client that knows one of them finds
-    all.
+    The members are read from the roots on the first call. One known member is enough to find all.
 
-    A file that `put` replaces, and a deletion, reach all members that answer. A member that was
-    away may show the old file again, as a disk may after a power cut; a name is not used for other
-    bytes after its deletion. Times of files are those of the member with the newest: the clocks of
-    the members have to agree within ``max.clock.skew.ms``.
+    `put` and `delete` change the file on all members that answer. A member that did not answer may
+    show the old file again, as a disk may after a power cut; a name is not used for other bytes
+    after its deletion. The time of a file is the newest one among its copies: the clocks of the
+    members have to agree within ``max.clock.skew.ms``.
     """
 
     is_mapped: ClassVar[bool] = False
@@ -65,7 +64,7 @@ class QuorumStore(Store):
         self,
         roots: Sequence[str],
         options: StorageOptions | None,
-        open_root: OpenRoot,
+        open_root: OpenMember,
         *,
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
@@ -87,7 +86,7 @@ class QuorumStore(Store):
         self._open_root = open_root
         self._clock = clock
         self._random = random or Random()
-        self._fan_out = fan_out or FanOut()
+        self._fan_out = fan_out or FanOut("spark-log-quorum")
         self._lock = threading.Lock()
         self._stores: dict[str, Store] = {}
         self._members: Members | None = None
@@ -230,7 +229,7 @@ class QuorumStore(Store):
         value = source.read_back() if isinstance(source, StagedFile) else source
         proposal = Proposal(path, value, clock=self._clock, random=self._random)
         if not self.with_members(proposal.run):
-            if proposal.holders:  # who lost reads what the winner put
+            if proposal.holders:  # the caller reads the winner's file next
                 self._remember(path, dict(proposal.holders))
             raise AlreadyExistsError(f"{path} exists", path=path)
 
@@ -453,7 +452,7 @@ def _reopened(
     kind: type[QuorumStore],
     roots: Sequence[str],
     options: StorageOptions | None,
-    open_root: OpenRoot,
+    open_root: OpenMember,
     clock: Clock,
 ) -> Store:
     return kind(roots, options, open_root, clock=clock)

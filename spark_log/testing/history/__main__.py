@@ -27,7 +27,7 @@ def main(
     ] = False,
     allow: Annotated[
         list[Anomaly] | None,
-        typer.Option(help="An anomaly that is told and does not count; may be repeated."),
+        typer.Option(help="An anomaly that is reported and does not count; may be repeated."),
     ] = None,
     examples: Annotated[
         int, typer.Option(help="Maximum number of findings of each anomaly to print.", min=1)
@@ -53,7 +53,7 @@ def main(
         if findings.findings:
             typer.echo(findings)
         typer.echo(
-            f"{len(history.operations):,} operations, {len(findings.anomalies):,} anomalies told"
+            f"{len(history.operations):,} operations, {len(findings.anomalies):,} anomalies shown"
         )
     raise typer.Exit(1 if findings.anomalies else 0)
 

@@ -14,10 +14,10 @@ class Anomaly(StrEnum):
     """
 
     LOST_WRITE = "lost-write"
-    """An acknowledged record was never polled, although a record at or behind its offset was."""
+    """An acknowledged record was never polled, although a record at or after its offset was."""
 
     UNSEEN = "unseen"
-    """Acknowledged records were never polled, and nothing behind them was."""
+    """Acknowledged records were never polled, and no record after them was."""
 
     DUPLICATE = "duplicate"
     """A value is at more offsets of a partition than the number of times that it was sent."""
@@ -29,19 +29,19 @@ class Anomaly(StrEnum):
     """A client's later send was acknowledged at an offset that is not higher."""
 
     INTERNAL_NONMONOTONIC_SEND = "int-nonmonotonic-send"
-    """As nonmonotonic-send, within one operation."""
+    """A later send of one operation was acknowledged at an offset that is not higher."""
 
     POLL_SKIP = "poll-skip"
     """A client's next poll left out a committed record, with no new assignment in between."""
 
     INTERNAL_POLL_SKIP = "int-poll-skip"
-    """As poll-skip, within one operation."""
+    """One operation polled a partition twice or more, and left out a committed record."""
 
     NONMONOTONIC_POLL = "nonmonotonic-poll"
     """A client's next poll returned an offset that is not higher, with no new assignment."""
 
     INTERNAL_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
-    """As nonmonotonic-poll, within one operation."""
+    """One operation polled an offset, and then one that is not higher."""
 
     GARBAGE_READ = "garbage-read"
     """A poll returned a value that no client sent to the partition."""

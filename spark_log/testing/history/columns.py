@@ -49,7 +49,7 @@ class ReadColumns:
         offset: its offset.
         since: the offset before the client's position, so that a record between ``since`` and
             ``offset`` was left out; NONE - 1 if the position is not known.
-        since_operation: the operation that left the position there; NONE after an assignment.
+        since_operation: the operation that set the position; NONE after an assignment.
         is_committed: whether the consumer was read_committed.
     """
 
@@ -60,7 +60,7 @@ class ReadColumns:
 
 
 class SeenColumns:
-    """One row for each time that a client was told the value at an offset.
+    """One row for each time that a client learned which value is at an offset.
 
     These are the acknowledged sends, then the reads, for any outcome of their operations.
 
@@ -71,10 +71,10 @@ class SeenColumns:
     """
 
     def __init__(self, sends: SendColumns, reads: ReadColumns) -> None:
-        told = sends.offset != NONE
-        self.operation = np.concatenate([sends.operation[told], reads.operation])
-        self.value = np.concatenate([sends.value[told], reads.value])
-        self.offset = np.concatenate([sends.offset[told], reads.offset])
+        known = sends.offset != NONE
+        self.operation = np.concatenate([sends.operation[known], reads.operation])
+        self.value = np.concatenate([sends.value[known], reads.value])
+        self.offset = np.concatenate([sends.offset[known], reads.offset])
 
 
 class HistoryColumns:
@@ -93,7 +93,7 @@ class HistoryColumns:
         value_partition: partition of each value number.
         sends: the records sent.
         reads: the records polled.
-        seen: the values at offsets that clients were told of.
+        seen: the values that clients know to be at an offset.
         sent_times: number of sends of each value.
         writer: row in ``sends`` of each value that was sent once; NONE for others.
         located: the offset of each row of ``sends``: the acknowledged one, else the one at which
@@ -175,10 +175,9 @@ class _Rows:
         self.process: list[int] = []
         self.sends: tuple[list[int], ...] = tuple([] for _ in range(5))
         self.reads: tuple[list[int], ...] = tuple([] for _ in range(7))
-        # Of each process: where it reads on, as offset and operation, and its last acknowledged
-        # send, by partition.
-        self._positions: list[dict[int, tuple[int, int]]] = []
-        self._sent: list[dict[int, int]] = []
+        # For each process, by partition:
+        self._positions: list[dict[int, tuple[int, int]]] = []  # last offset read, its operation
+        self._sent: list[dict[int, int]] = []  # row of the last acknowledged send
 
     def add(self, number: int, operation: Operation) -> None:
         process = self.processes.setdefault(operation.process, len(self.processes))
@@ -201,7 +200,7 @@ class _Rows:
                     self._assign(action, positions)
                     self._assign(action, committed)
         if operation.outcome is Outcome.UNKNOWN:
-            # The position is where it was, or behind what was polled.
+            # The client's position is the one before the operation, or after the polled records.
             for partition in uncertain:
                 committed.pop(partition, None)
 

@@ -1,4 +1,4 @@
-"""Strongly connected components of a graph, in linear time (Tarjan's, not recursive)."""
+"""Strongly connected components of a graph, by Tarjan's algorithm, in linear time, with a loop."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks for dependency cycles: transactions each of which depends on the one before in a circle.
+"""Checks for dependency cycles: transactions that depend on each other in a circle.
 
 An operation depends on another if its record is the next one after the other's in a partition
-(ww), or if it polled what the other sent (wr).
+(ww), or if it polled a record that the other sent (wr).
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def check_cycles(columns: HistoryColumns, report: Report) -> None:
     edges = edges.where(_is_in_cycle(columns, edges))
     writes, reads = edges.where(~edges.is_read), edges.where(edges.is_read)
     is_in_reads = _is_in_cycle(columns, reads)
-    _tell_cycles(columns, report, Anomaly.WRITE_CYCLE, writes, _is_in_cycle(columns, writes))
-    _tell_cycles(columns, report, Anomaly.READ_CYCLE, reads, is_in_reads)
-    # A wr that is in no cycle of wr alone is in one of both.
+    _report_cycles(columns, report, Anomaly.WRITE_CYCLE, writes, _is_in_cycle(columns, writes))
+    _report_cycles(columns, report, Anomaly.READ_CYCLE, reads, is_in_reads)
+    # A wr edge that is in no cycle of wr edges is in a cycle of both kinds.
     is_in_both = edges.is_read.copy()
     is_in_both[edges.is_read] = ~is_in_reads
-    _tell_cycles(columns, report, Anomaly.WRITE_READ_CYCLE, edges, is_in_both)
+    _report_cycles(columns, report, Anomaly.WRITE_READ_CYCLE, edges, is_in_both)
 
 
 def _edges(columns: HistoryColumns) -> _Edges:
@@ -86,7 +86,7 @@ def _is_in_cycle(columns: HistoryColumns, edges: _Edges) -> Bools:
     return found
 
 
-def _tell_cycles(
+def _report_cycles(
     columns: HistoryColumns, report: Report, anomaly: Anomaly, edges: _Edges, chosen: Bools
 ) -> None:
     """Report a cycle through one of the chosen edges of each component of the graph."""
@@ -110,7 +110,7 @@ def _tell_cycles(
             "; ".join(steps) + (f"; and {more} more steps" if more else ""),
         )
 
-    report.tell(anomaly, np.sort(firsts), explain)
+    report.add(anomaly, np.sort(firsts), explain)
 
 
 def _shortest_path(edges: _Edges, leaving: dict[int, list[int]], start: int, end: int) -> list[int]:

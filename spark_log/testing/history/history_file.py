@@ -25,7 +25,7 @@ from spark_log.types import TopicPartition
 
 _topic_partition = attrgetter("topic_partition")
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class HistoryFormatError(SparkLogError):
@@ -59,8 +59,8 @@ class HistoryWriter:
     """Appends operations to a file of JSON lines, each with one unbuffered write.
 
     A written line survives SIGKILL of the process, though not a power cut. Note an operation before
-    it is invoked, with its outcome unknown, and once more when the outcome is known: of the lines
-    with one process and number, `read_history` takes the last.
+    it is invoked, with its outcome unknown, and once more when the outcome is known: `read_history`
+    uses the last line of each process and number.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -104,17 +104,9 @@ def read_history(*paths: str | os.PathLike[str]) -> History:
         path = os.fspath(each)
         with open(path, "rb") as lines, paused_garbage_collection():
             for number, line in enumerate(lines, 1):
-                try:
-                    operation = _from_json(json.loads(line))
-                except (ValueError, KeyError, TypeError) as error:
-                    if line.endswith(b"\n"):
-                        raise HistoryFormatError(
-                            f"{path}, line {number} is no operation of a history: "
-                            f"{type(error).__name__}: {error}",
-                            path=path,
-                            line=number,
-                        ) from None
-                    _LOG.warning("%s: the last line is incomplete and is left out", path)
+                operation = _parse_line(path, number, line)
+                if operation is None:
+                    _log.warning("%s: the last line is incomplete and is left out", path)
                     torn.append(path)
                     continue
                 key = operation.process, operation.number
@@ -123,6 +115,20 @@ def read_history(*paths: str | os.PathLike[str]) -> History:
                     operation = replace(operation, invoked=first.invoked)
                 operations[key] = operation
     return History(tuple(operations.values()), tuple(torn))
+
+
+def _parse_line(path: str, number: int, line: bytes) -> Operation | None:
+    """Return the operation in a line of a file; None if the line is incomplete."""
+    try:
+        return _from_json(json.loads(line))
+    except (ValueError, KeyError, TypeError) as error:
+        if not line.endswith(b"\n"):
+            return None
+        raise HistoryFormatError(
+            f"{path}, line {number} is no operation of a history: {type(error).__name__}: {error}",
+            path=path,
+            line=number,
+        ) from None
 
 
 def _to_json(operation: Operation) -> str:

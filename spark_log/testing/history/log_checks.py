@@ -32,8 +32,8 @@ def check_lost_writes(columns: HistoryColumns, report: Report) -> None:
             f"never polled, although offset {end[row]} was",
         )
 
-    report.tell(Anomaly.LOST_WRITE, np.flatnonzero(is_lost), explain)
-    _tell_unseen(columns, report, np.flatnonzero(is_missing & ~is_lost))
+    report.add(Anomaly.LOST_WRITE, np.flatnonzero(is_lost), explain)
+    _report_unseen(columns, report, np.flatnonzero(is_missing & ~is_lost))
 
 
 def _furthest_reads(columns: HistoryColumns) -> Ints:
@@ -45,7 +45,7 @@ def _furthest_reads(columns: HistoryColumns) -> Ints:
     return furthest
 
 
-def _tell_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
+def _report_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
     """Report the unseen sends as one finding for each partition."""
     sends = columns.sends
     unseen = unseen[np.argsort(sends.partition[unseen], kind="stable")]
@@ -64,14 +64,14 @@ def _tell_unseen(columns: HistoryColumns, report: Report, unseen: Ints) -> None:
             f"{columns.text(sends.value[rows[0]])} the first of them",
         )
 
-    report.tell(Anomaly.UNSEEN, np.arange(len(partitions)), explain)
+    report.add(Anomaly.UNSEEN, np.arange(len(partitions)), explain)
 
 
 def check_duplicates(columns: HistoryColumns, report: Report) -> None:
     """Report values that are at more offsets than the number of times that they were sent.
 
     A refused send does not count. A send of an aborted transaction counts: its record is in the
-    log, and its client may have been told the offset.
+    log, and its client may know the offset.
     """
     sends, seen = columns.sends, columns.seen
     is_refused = columns.is_aborted & ~columns.is_transaction
@@ -91,20 +91,20 @@ def check_duplicates(columns: HistoryColumns, report: Report) -> None:
             seen.offset[rows[0]],
             seen.operation[rows],
             f"{columns.text(value)} was sent {sent} {'time' if sent == 1 else 'times'} and "
-            f"stands at {counts[number]} offsets: {', '.join(map(str, seen.offset[rows]))}",
+            f"is at {counts[number]} offsets: {', '.join(map(str, seen.offset[rows]))}",
         )
 
     is_double = counts > np.maximum(sent_times[values], 1)
-    report.tell(Anomaly.DUPLICATE, np.flatnonzero(is_double), explain)
+    report.add(Anomaly.DUPLICATE, np.flatnonzero(is_double), explain)
 
 
 def check_inconsistent_offsets(columns: HistoryColumns, report: Report) -> None:
-    """Report offsets at which clients were told different values."""
+    """Report offsets at which clients have seen different values."""
     seen = columns.seen
     place = columns.place(columns.value_partition[seen.value], seen.offset)
     order = np.lexsort((seen.value, place))
     place, value = place[order], seen.value[order]
-    is_other = np.ones(len(order), dtype=np.bool_)  # than in the row before
+    is_other = np.ones(len(order), dtype=np.bool_)  # place or value differ from the row before
     is_other[1:] = (place[1:] != place[:-1]) | (value[1:] != value[:-1])
     different = order[is_other]
     _, starts, counts = np.unique(place[is_other], return_index=True, return_counts=True)
@@ -120,7 +120,7 @@ def check_inconsistent_offsets(columns: HistoryColumns, report: Report) -> None:
             f"offset {seen.offset[rows[0]]} has {counts[number]} values: {values}",
         )
 
-    report.tell(Anomaly.INCONSISTENT_OFFSETS, np.flatnonzero(counts > 1), explain)
+    report.add(Anomaly.INCONSISTENT_OFFSETS, np.flatnonzero(counts > 1), explain)
 
 
 def check_order_of_sends(columns: HistoryColumns, report: Report) -> None:
@@ -147,4 +147,4 @@ def check_order_of_sends(columns: HistoryColumns, report: Report) -> None:
                 f"at {sends.offset[row]}",
             )
 
-        report.tell(anomaly, rows, explain)
+        report.add(anomaly, rows, explain)

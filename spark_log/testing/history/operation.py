@@ -39,7 +39,7 @@ class Send:
         topic_partition: the partition that it was sent to.
         value: its value. A value that only one send to a partition has identifies the operation
             that wrote it; a value that is sent several times may be in the log as often.
-        offset: the acknowledged offset; None if the client was not told.
+        offset: the acknowledged offset; None if the client does not know it.
     """
 
     topic_partition: TopicPartition

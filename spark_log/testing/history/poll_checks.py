@@ -56,7 +56,7 @@ def check_order_of_polls(columns: HistoryColumns, report: Report) -> None:
         (Anomaly.NONMONOTONIC_POLL, goes_back & ~is_internal, explain_return),
         (Anomaly.INTERNAL_NONMONOTONIC_POLL, goes_back & is_internal, explain_return),
     ):
-        report.tell(anomaly, np.flatnonzero(found), partial(explain, anomaly))
+        report.add(anomaly, np.flatnonzero(found), partial(explain, anomaly))
 
 
 def _position(since: int) -> str:

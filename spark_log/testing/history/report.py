@@ -27,8 +27,8 @@ class Report:
         self._counts: Counter[Anomaly] = Counter()
         self._findings: dict[Anomaly, list[Finding]] = {anomaly: [] for anomaly in Anomaly}
 
-    def tell(self, anomaly: Anomaly, rows: Ints, explain: Callable[[int], Finding]) -> None:
-        """Count the rows that show an anomaly, and explain those that still become examples."""
+    def add(self, anomaly: Anomaly, rows: Ints, explain: Callable[[int], Finding]) -> None:
+        """Count the rows that show an anomaly, and explain some of them, up to the limit."""
         self._counts[anomaly] += len(rows)
         found = self._findings[anomaly]
         found += map(explain, rows[: self._examples - len(found)].tolist())

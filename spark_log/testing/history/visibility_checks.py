@@ -1,4 +1,4 @@
-"""Checks of polled records: none invented, aborted or undecided; no transaction in part."""
+"""Checks of polled records: records that nobody sent, aborted or open transactions, torn ones."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from spark_log.testing.history.report import Report
 
 
 def check_garbage_reads(columns: HistoryColumns, report: Report) -> None:
-    """Report polled values that no client sent, in partitions of which the history has sends."""
+    """Report polled values that no client sent, in partitions with sends in the history."""
     reads = columns.reads
     has_sends = np.zeros(len(columns.partitions), dtype=np.bool_)
     has_sends[columns.sends.partition] = True
     is_garbage = has_sends[reads.partition] & (columns.sent_times[reads.value] == 0)
-    _tell_reads(columns, report, Anomaly.GARBAGE_READ, is_garbage, "that nobody sent")
+    _report_reads(columns, report, Anomaly.GARBAGE_READ, is_garbage, "that nobody sent")
 
 
 def check_aborted_reads(columns: HistoryColumns, report: Report) -> None:
@@ -30,7 +30,7 @@ def check_aborted_reads(columns: HistoryColumns, report: Report) -> None:
     in_transaction[sends.value[columns.is_transaction[sends.operation]]] = True
     is_promised = reads.is_committed | ~in_transaction[reads.value]
     is_aborted = is_promised & columns.is_value_aborted[reads.value]
-    _tell_reads(columns, report, Anomaly.ABORTED_READ, is_aborted, "whose sender was aborted")
+    _report_reads(columns, report, Anomaly.ABORTED_READ, is_aborted, "whose sender was aborted")
 
 
 def check_intermediate_reads(columns: HistoryColumns, report: Report) -> None:
@@ -50,13 +50,13 @@ def check_intermediate_reads(columns: HistoryColumns, report: Report) -> None:
     found = np.zeros(len(reads.value), dtype=np.bool_)
     found[rows[is_early | (senders == reads.operation[rows])]] = True
     what = "of a transaction that was not being committed yet"
-    _tell_reads(columns, report, Anomaly.INTERMEDIATE_READ, found, what)
+    _report_reads(columns, report, Anomaly.INTERMEDIATE_READ, found, what)
 
 
-def _tell_reads(
+def _report_reads(
     columns: HistoryColumns, report: Report, anomaly: Anomaly, found: Bools, what: str
 ) -> None:
-    """Report the first read of each value that has been found."""
+    """Report the first read of each value in the found rows."""
     reads = columns.reads
     rows = np.flatnonzero(found)
     rows = rows[np.unique(reads.value[rows], return_index=True)[1]]
@@ -74,15 +74,15 @@ def _tell_reads(
             f"{reads.offset[row]}, {what}",
         )
 
-    report.tell(anomaly, np.sort(rows), explain)
+    report.add(anomaly, np.sort(rows), explain)
 
 
 def check_torn_transactions(columns: HistoryColumns, report: Report) -> None:
     """Report transactions of which a read_committed client polled one record and skipped another.
 
-    It skipped a record if it polled a later record of the partition right after an earlier one. A
-    record that it has not reached yet is no anomaly. Neither is a record before the offset at which
-    it began, unless the history says that it began at the beginning.
+    The client skipped a record if it polled a later record of the partition right after an earlier
+    one. A record that the client has not reached is no anomaly, and no record before the client's
+    first offset is, unless the history says that the client began at the partition's beginning.
     """
     sends = columns.sends
     operation, process = _observed_transactions(columns)
@@ -111,18 +111,18 @@ def check_torn_transactions(columns: HistoryColumns, report: Report) -> None:
             sends.partition[found],
             columns.located[found],
             [sends.operation[found]],
-            f"{columns.processes[observer[number]]} polled a part of the transaction, and passed "
-            f"by {columns.text(sends.value[found])} at {columns.located[found]}",
+            f"{columns.processes[observer[number]]} polled a part of the transaction, and skipped "
+            f"{columns.text(sends.value[found])} at {columns.located[found]}",
         )
 
-    report.tell(Anomaly.TORN_TRANSACTION, first, explain)
+    report.add(Anomaly.TORN_TRANSACTION, first, explain)
 
 
 def _observed_transactions(columns: HistoryColumns) -> tuple[Ints, Ints]:
     """Return pairs of a committed transaction and a read_committed client that polled a part of it.
 
-    Clients that polled all of it are left out, and those that never left an offset out: the caller
-    makes a row for each record of each pair.
+    Clients that polled all of the transaction, or never skipped an offset, are left out to save
+    time: the caller makes a row for each record of each pair.
     """
     sends, reads = columns.sends, columns.reads
     rows = np.flatnonzero(reads.is_committed & (columns.writer[reads.value] != NONE))
@@ -151,7 +151,7 @@ def _steps(columns: HistoryColumns) -> Ints:
 
 
 def _passed_by(columns: HistoryColumns, row: Ints, observer: Ints) -> Bools:
-    """Return for each send whether its observer passed it in one step."""
+    """Return for each send whether its observer polled an earlier and next a later offset."""
     reads = columns.reads
     steps = _steps(columns)
     # Number partitions by observer, to look all of them up at once.

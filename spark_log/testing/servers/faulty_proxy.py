@@ -24,10 +24,11 @@ Fault = Literal[
 ]
 """The fault of a request.
 
-``lose request``: the server never gets it. ``lose answer``: it takes effect, and the connection is
-closed. ``deliver twice``: the client gets the second answer. ``deliver late``: the connection is
-closed, and the request takes effect in `FaultyProxy.deliver_late`. ``ignore condition``: it is sent
-without ``If-None-Match`` and other conditions. An ``int``: the proxy answers with this status.
+``lose request``: the server never gets the request. ``lose answer``: the request takes effect, and
+the connection is closed. ``deliver twice``: the client gets the second answer. ``deliver late``:
+the connection is closed, and the request takes effect in `FaultyProxy.deliver_late`. ``ignore
+condition``: the request is sent without ``If-None-Match`` and other conditions. In place of a
+fault, a rule may return an ``int``: the proxy answers with this status.
 """
 
 _CONDITIONS = ("if-none-match", "if-match", "x-goog-if-generation-match")
@@ -49,7 +50,7 @@ class Request:
 
     @property
     def is_conditional(self) -> bool:
-        """Whether it is a put-if-absent."""
+        """Whether the request is a put-if-absent."""
         return any(name in self.headers for name in _CONDITIONS)
 
 
@@ -79,7 +80,7 @@ class FaultyProxy:
         return [self._forward(request)[0] for request in late]
 
     def _decide(self, request: Request) -> tuple[int, list[tuple[str, str]], bytes] | None:
-        """Apply the rule, and return the answer; None: close the connection."""
+        """Apply the rule, and return the answer; None to close the connection."""
         self.requests.append(request)
         fault = self.rule(request)
         if isinstance(fault, int):

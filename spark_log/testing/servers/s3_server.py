@@ -90,7 +90,7 @@ class S3Server:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """Let it accept connections and requests without answering, within the context."""
+        """Stop the processes within the context: connections succeed, requests get no answer."""
         os.killpg(self.pid, signal.SIGSTOP)
         try:
             _wait_until_stopped(self.pid)
@@ -99,7 +99,7 @@ class S3Server:
             os.killpg(self.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """Kill it; acknowledged data stays in its directory."""
+        """Kill the server; acknowledged data stays in its directory."""
         os.killpg(self.pid, signal.SIGKILL)
 
     def new_bucket(self) -> str:
@@ -134,7 +134,7 @@ def server_name(*, moto: bool = False) -> str:
     try:
         from moto import __version__
     except ModuleNotFoundError:
-        return "none: neither versitygw (make s3-server) nor moto is there"
+        return "none: neither versitygw (make s3-server) nor moto is installed"
     return f"moto {__version__} behind a lock (make s3-server builds a better one)"
 
 
@@ -153,10 +153,10 @@ def run_s3_server(
 
     Args:
         moto: start moto even if versitygw is installed. moto checks no signatures.
-        directory: versitygw's directory, to continue with the data of an earlier server; None: a
+        directory: versitygw's directory, to continue with the data of an earlier server; None for a
             temporary one.
-        port: the port, to continue at the address of an earlier server; 0: any free port.
-        users: let versitygw keep users, which `S3Server.create_user` adds.
+        port: the port, to continue at the address of an earlier server; 0 for any free port.
+        users: let versitygw store users, which `S3Server.create_user` adds.
     """
     binary = versitygw_binary()
     moto = moto or not binary.exists()
@@ -238,7 +238,7 @@ def _wait_until_stopped(group: int) -> bool:
 
 
 class _OneWriteAtATime:
-    """A WSGI application that serializes writes, and lets reads through."""
+    """A WSGI application that passes on one write at a time, and reads at once."""
 
     def __init__(self, application: Callable[..., Iterable[bytes]]) -> None:
         self._application = application

@@ -7,7 +7,7 @@ import pytest
 from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.config import ConsumerConfig
-from spark_log.consumer.group import GroupMembership
+from spark_log.consumer.group.group_membership import GroupMembership
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.errors import UnknownMemberIdError
 

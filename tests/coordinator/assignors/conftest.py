@@ -33,10 +33,9 @@ def member() -> Callable[..., Subscription]:
         owned: str = "",
         generation: int = -1,
         instance: str | None = None,
-        rack: str | None = None,
     ) -> Subscription:
         claims = frozenset(tp(each) for each in owned.split())
-        return Subscription(tuple(topics.split()), claims, generation, instance, rack)
+        return Subscription(tuple(topics.split()), claims, generation, instance)
 
     return subscription
 
@@ -93,25 +92,8 @@ def rejoin() -> Callable[..., dict[str, Subscription]]:
                 frozenset(assignment[name]),
                 generation,
                 each.group_instance_id,
-                each.rack,
             )
             for name, each in subscriptions.items()
         }
 
     return again
-
-
-@pytest.fixture(scope="session")
-def spread() -> Callable[[Mapping[str, int], str, int], dict[TopicPartition, frozenset[str]]]:
-    """Racks of the replicas, placed on one broker per rack in turn, topic by topic."""
-
-    def replicas(
-        partitions: Mapping[str, int], racks: str, factor: int
-    ) -> dict[TopicPartition, frozenset[str]]:
-        every = [TopicPartition(t, i) for t, count in partitions.items() for i in range(count)]
-        return {
-            each: frozenset(racks[(at + i) % len(racks)] for i in range(factor))
-            for at, each in enumerate(every)
-        }
-
-    return replicas

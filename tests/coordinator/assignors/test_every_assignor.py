@@ -10,13 +10,12 @@ from spark_log.types import TopicPartition
 
 NAMES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 TOPICS = ("t", "u", "v", "w")
-RACKS = ("a", "b", "c")
 every_assignor = pytest.mark.parametrize("name", NAMES)
 
 
 @st.composite
 def groups(draw, *, equal: bool | None = None):
-    """Draw partitions, subscriptions and racks, with valid and invalid claims."""
+    """Draw partitions and subscriptions, with valid and invalid claims."""
     partitions = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 8)))
     some_topics = st.lists(st.sampled_from(TOPICS), unique=True).map(tuple)
     same = draw(some_topics) if equal or (equal is None and draw(st.booleans())) else None
@@ -27,17 +26,14 @@ def groups(draw, *, equal: bool | None = None):
         owned=st.frozensets(claim, max_size=8),
         generation=st.integers(-1, 3),
         group_instance_id=st.none() | st.sampled_from("xyz"),
-        rack=st.none() | st.sampled_from(RACKS),
     )
     members = st.text("ab\uffff\U00010000", min_size=1, max_size=3)
     subscriptions = draw(st.dictionaries(members, subscription, max_size=7))
-    replicas = st.frozensets(st.sampled_from(RACKS), max_size=2)
-    racks = draw(st.none() | st.dictionaries(claim, replicas))
-    return partitions, subscriptions, racks
+    return partitions, subscriptions
 
 
 def backwards(mapping):
-    return None if mapping is None else dict(reversed(mapping.items()))
+    return dict(reversed(mapping.items()))
 
 
 @every_assignor
@@ -91,35 +87,33 @@ def test_an_unknown_name_is_answered_with_those_that_exist():
 
 @given(group=groups())
 def test_every_partition_goes_once_to_one_who_subscribed(check_valid, group):
-    partitions, subscriptions, racks = group
+    partitions, subscriptions = group
     for name in NAMES:
-        assigned = assignor(name).assign(partitions, subscriptions, racks)
+        assigned = assignor(name).assign(partitions, subscriptions)
         check_valid(partitions, subscriptions, assigned)
 
 
 @given(group=groups())
 def test_the_order_of_mappings_does_not_matter(group):
-    partitions, subscriptions, racks = group
+    partitions, subscriptions = group
     for name in NAMES:
-        assigned = assignor(name).assign(partitions, subscriptions, racks)
-        assert assigned == assignor(name).assign(
-            backwards(partitions), backwards(subscriptions), backwards(racks)
-        )
+        assigned = assignor(name).assign(partitions, subscriptions)
+        assert assigned == assignor(name).assign(backwards(partitions), backwards(subscriptions))
 
 
 @given(group=groups(equal=True))
 def test_sizes_differ_by_at_most_one_where_all_subscribed_to_the_same(group):
-    partitions, subscriptions, racks = group
+    partitions, subscriptions = group
     for name in ("roundrobin", "sticky"):
-        assigned = assignor(name).assign(partitions, subscriptions, racks)
+        assigned = assignor(name).assign(partitions, subscriptions)
         sizes = [len(each) for each in assigned.values()]
         assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
 @given(group=groups())
 def test_range_gives_neighbours_of_each_topic_in_equal_shares(group):
-    partitions, subscriptions, racks = group
-    assigned = assignor("range").assign(partitions, subscriptions, racks)
+    partitions, subscriptions = group
+    assigned = assignor("range").assign(partitions, subscriptions)
     for topic, count in partitions.items():
         shares = {
             name: [each.partition for each in assigned[name] if each.topic == topic]
@@ -127,40 +121,29 @@ def test_range_gives_neighbours_of_each_topic_in_equal_shares(group):
             if topic in each.topics
         }
         assert all(len(each) - count // len(shares) in (0, 1) for each in shares.values())
-        if racks is None:
-            assert all(
-                each == list(range(each[0], each[-1] + 1)) for each in shares.values() if each
-            )
+        assert all(each == list(range(each[0], each[-1] + 1)) for each in shares.values() if each)
 
 
 @given(group=groups())
 def test_sticky_leaves_no_move_that_would_make_sizes_more_even(check_balanced, group):
-    partitions, subscriptions, racks = group
-    check_balanced(subscriptions, assignor("sticky").assign(partitions, subscriptions, racks))
+    partitions, subscriptions = group
+    check_balanced(subscriptions, assignor("sticky").assign(partitions, subscriptions))
 
 
 @given(group=groups())
 def test_sticky_changes_nothing_when_nothing_has_changed(rejoin, group):
-    partitions, subscriptions, racks = group
-    before = assignor("sticky").assign(partitions, subscriptions, racks)
-    after = assignor("sticky").assign(partitions, rejoin(subscriptions, before), racks)
-    if racks is None:
-        assert {m: set(each) for m, each in after.items()} == {
-            m: set(each) for m, each in before.items()
-        }
-    else:  # partitions in the wrong rack are assigned again: elsewhere, which may be more even
-        assert unevenness(after) <= unevenness(before)
-
-
-def unevenness(assignment):
-    """The sum of the squared numbers of partitions: the smaller, the more even."""
-    return sum(len(partitions) ** 2 for partitions in assignment.values())
+    partitions, subscriptions = group
+    before = assignor("sticky").assign(partitions, subscriptions)
+    after = assignor("sticky").assign(partitions, rejoin(subscriptions, before))
+    assert {m: set(each) for m, each in after.items()} == {
+        m: set(each) for m, each in before.items()
+    }
 
 
 @given(group=groups(equal=True), gone=st.integers(0, 6), came=st.integers(0, 3))
 def test_sticky_moves_no_more_than_sizes_ask_for(rejoin, group, gone, came):
     """If all subscribe to the same topics, a member with at most its quota keeps all partitions."""
-    partitions, subscriptions, _ = group
+    partitions, subscriptions = group
     before = assignor("sticky").assign(partitions, subscriptions)
     second = dict(list(rejoin(subscriptions, before).items())[gone:])
     topics = next(iter(subscriptions.values()), Subscription(())).topics

@@ -24,24 +24,17 @@ def test_answers_are_kafkas(name):
     cases = [case for case in CASES if case["group"]["assignor"] == name]
     assert cases
     for case in cases:
-        replicas, members = case["group"]["replicas"], case["group"]["members"]
-        partitions = {topic: len(racks) for topic, racks in replicas.items()}
-        racks = {
-            TopicPartition(topic, i): frozenset(each)
-            for topic, of_topic in replicas.items()
-            for i, each in enumerate(of_topic)
-        }
+        partitions, members = case["group"]["partitions"], case["group"]["members"]
         subscriptions = {
             member: Subscription(
                 tuple(each["topics"]),
                 frozenset(TopicPartition(*owned) for owned in each["owned"]),
                 each["generation"],
                 each["instance"],
-                each["rack"],
             )
             for member, each in members.items()
         }
-        answer = assignor(name).assign(partitions, subscriptions, racks)
+        answer = assignor(name).assign(partitions, subscriptions)
         if name == "cooperative-sticky":
             answer = cooperative_step(answer, claims_in_force(subscriptions))
         kafka = {m: [TopicPartition(*each) for each in got] for m, got in case["kafka"].items()}

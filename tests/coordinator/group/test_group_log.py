@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.config import ClusterConfig
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.group import Member
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.errors import (
@@ -28,7 +28,7 @@ def log(store, clock):
 
 
 def rise(group):
-    return group_changes.raise_generation(group, group.generation + 1)
+    return group_decisions.raise_generation(group, group.generation + 1)
 
 
 def files(store):
@@ -63,7 +63,7 @@ class TestCommit:
     def test_of_a_group_that_takes_megabytes_is_accepted(self, store, log, clock):
         member = Member("m", topics=("t" * 2_000_000,))
         config = ClusterConfig()
-        log.commit(lambda group: group_changes.join(group, member, {}, config))
+        log.commit(lambda group: group_decisions.join(group, member, {}, config))
         other = GroupLog(store, "g", clock)
         other.replay()
         assert other.state.members == {"m": member}

@@ -1,4 +1,4 @@
-"""Processes that wait to join: one record takes them in, and who was removed does not come back."""
+"""Processes that wait to join: one record takes them in; a removed member does not come back."""
 
 import json
 

@@ -263,7 +263,7 @@ def test_only_the_files_of_newer_versions_are_read_again(cluster, monkeypatch):
 
 
 def test_few_positions_are_kept_in_memory_and_the_others_are_read_again(cluster, monkeypatch):
-    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_POSITIONS", 3)
+    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_OFFSETS", 3)
     table = OffsetsTable(cluster)
     for number in range(10):
         table.commit(f"g{number}", {P0: OffsetAndMetadata(number)})

@@ -12,7 +12,7 @@ from spark_log.storage import open_store
 from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.util.suppressed import IN_PROCESS
 from tests.log.support import HookedStore
-from tests.simulation.log.small_numbers import call_at_once
+from tests.simulation.same_thread import call_at_once
 from tests.slow_store import SlowStore, rounds
 
 P0 = TopicPartition("t", 0)

@@ -21,15 +21,16 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.offsets import maintenance
-from spark_log.coordinator.offsets.commit_queue import MAINTENANCE_EVERY, CommitQueue, CommitRequest
+from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
 from spark_log.coordinator.offsets.compaction import FILES_PER_TIER
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA, PartitionKey, Row
-from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
+from spark_log.coordinator.offsets.store import OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup, interval_us
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.files import DataFiles
 from spark_log.delta.parse import parse_version
 from spark_log.errors import ClockSkewError
+from spark_log.storage import OFFSETS_TABLE
 from spark_log.util.clock import ManualClock
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -38,6 +39,7 @@ MINUTE_MS = 60_000
 
 DAY_MS = 24 * 3600 * 1000
 DAY_US = DAY_MS * 1000
+MAINTENANCE_EVERY = CommitQueue.maintenance_every
 WEEK_MS = 7 * DAY_MS
 
 
@@ -199,7 +201,7 @@ def test_the_times_of_commits_cost_no_listing_of_all_files_ever_written(
         table.commit("g", {P0: OffsetAndMetadata(offset)})
     wait_for_maintenance()
     assert live_files(table) <= MAINTENANCE_EVERY + 2  # some were compacted
-    assert DIRECTORY not in listed
+    assert OFFSETS_TABLE not in listed
 
 
 def test_superseded_positions_are_kept_for_the_retention_time(table, clock):
@@ -213,7 +215,7 @@ def test_superseded_positions_are_kept_for_the_retention_time(table, clock):
 
     rows = table.history("g")
     assert sorted(rows["offset"].to_pylist()) == [1, 2, 9]  # 1 was the committed offset a week ago
-    (at,) = table.positions_at("g", then_us).values()
+    (at,) = table.committed_offsets_at("g", then_us).values()
     assert at.offset == 2
 
 
@@ -284,7 +286,7 @@ def test_positions_in_a_deleted_topic_are_forgotten_and_later_their_tombstones(
     table.commit("g", {P0: OffsetAndMetadata(1)})
     Admin(cluster.root).delete_topics(["t"])
     table.maintain()
-    assert table.positions("g") == {}
+    assert table.committed_offsets("g") == {}
     clock.advance_ms(WEEK_MS + MINUTE_MS + 1)
     table.maintain()
     assert table.history("g").num_rows == 0
@@ -462,7 +464,7 @@ class TestWrongClocks:
 
 
 def cleanup(cluster):
-    return DeltaCleanup(cluster.store, DIRECTORY, cluster.clock)
+    return DeltaCleanup(cluster.store, OFFSETS_TABLE, cluster.clock)
 
 
 class TestFreeing:
@@ -536,7 +538,7 @@ class TestFreeing:
         self, cluster, table, clock
     ):
         table.commit("g", {P0: OffsetAndMetadata(1)})
-        lost = DataFiles(cluster.store, DIRECTORY, OFFSETS_SCHEMA).write([table.history("g")])
+        lost = DataFiles(cluster.store, OFFSETS_TABLE, OFFSETS_SCHEMA).write([table.history("g")])
         path = Path(table.url, lost.path)
         clock.advance_ms(3 * DAY_MS)
         cleanup(cluster).delete_data_files(clock.time_us() - DAY_US)

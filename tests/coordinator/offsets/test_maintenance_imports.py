@@ -24,7 +24,7 @@ for number in range(8):
     table.commit(f"g{number % 4}", positions)
 table.maintain()
 table.maintain()
-assert len(table.groups_with_positions()) == 4
+assert len(table.groups_with_offsets()) == 4
 print(sorted(sys.modules.keys() & {"asyncio", "pandas", "pyspark", "typer"}))
 """
 

@@ -104,14 +104,16 @@ def test_groups_do_not_see_each_other(cluster: Cluster) -> None:
 
 def test_all_groups_are_read_at_once_and_as_one_by_one(cluster: Cluster) -> None:
     table = OffsetsTable(cluster)
-    assert table.all_positions() == {}
+    assert table.all_committed_offsets() == {}
     table.commit("g", {P0: OffsetAndMetadata(1), P1: OffsetAndMetadata(10)})
     table.commit("h", {P0: OffsetAndMetadata(2)})
-    assert table.all_positions() == {group: table.positions(group) for group in ("g", "h")}
+    assert table.all_committed_offsets() == {
+        group: table.committed_offsets(group) for group in ("g", "h")
+    }
 
     table.commit("g", {P0: OffsetAndMetadata(5)})
     table.commit("i", {P1: OffsetAndMetadata(3)})
-    found = table.all_positions()
+    found = table.all_committed_offsets()
     assert {
         group: {key.partition: each.offset for key, each in committed.items()}
         for group, committed in found.items()
@@ -121,7 +123,7 @@ def test_all_groups_are_read_at_once_and_as_one_by_one(cluster: Cluster) -> None
 def test_all_groups_are_read_although_the_cache_is_too_small(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_POSITIONS", 2)
+    monkeypatch.setattr("spark_log.coordinator.offsets.store._MAX_CACHED_OFFSETS", 2)
     table = OffsetsTable(cluster)
     for number in range(5):
         table.commit(f"g{number}", {P0: OffsetAndMetadata(number), P1: OffsetAndMetadata(number)})
@@ -131,7 +133,7 @@ def test_all_groups_are_read_although_the_cache_is_too_small(
         parts.reset_mock()
         assert {
             group: [each.offset for each in committed.values()]
-            for group, committed in table.all_positions().items()
+            for group, committed in table.all_committed_offsets().items()
         } == {f"g{number}": [number, number] for number in range(5)}
     assert parts.call_count == 4, "one group is cached, the others are read again"
 

@@ -61,7 +61,7 @@ class Producer:
 
     def decide(self):
         """Decide to commit, and die."""
-        with patch.object(TransactionCoordinator, "_end"):
+        with patch.object(TransactionCoordinator, "_apply_decision"):
             self.commit()
 
     def commit(self):
@@ -274,7 +274,7 @@ class TestRollingForward:
         other.refresh()
         other.begin(P3)
         other.commit(5, P3)
-        producer.coordinator.finish()
+        producer.coordinator.complete()
         assert committed(cluster) == {P0: 7, P3: 5}
         with pytest.raises(IllegalGenerationError):  # the fence has not gone back
             OffsetsTable(cluster).fence("g", 2)
@@ -303,7 +303,7 @@ class TestRollingForward:
         producer.send(member.metadata, {P0: 7})
         producer.decide()
         late = producer.coordinator.state
-        producer.coordinator.finish()
+        producer.coordinator.complete()
         producer.send(member.metadata, {P0: 9})
         producer.transactions.commit_offsets(late)
         producer.commit()
@@ -343,7 +343,7 @@ class TestRollingForward:
             patched.setattr(GroupLog, "replay", replay_and_stand_still)
             with pytest.raises(CommitFailedError, match="stood still"):
                 producer.transactions.commit_offsets(producer.coordinator.state)
-        producer.coordinator.finish()
+        producer.coordinator.complete()
         assert committed(cluster) == {P0: 7}
 
     def test_of_participants_that_do_not_count_is_left_out(self, cluster, producer, member):

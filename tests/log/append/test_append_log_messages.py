@@ -32,8 +32,8 @@ def test_a_lost_answer_is_told_with_where_the_segment_was_found(store, log, capl
     with caplog.at_level(logging.DEBUG, "spark_log.log.append"):
         log.append(numbered(0, 2))
     assert (
-        f"{DIRECTORY}: the answer to a put at offset 0 was lost (1 lost by this append); found at "
-        f"offset 0"
+        f"{DIRECTORY}: it is not certain whether the put at offset 0 counts (1 such puts of this "
+        f"append); found at offset 0"
     ) in messages(caplog)
 
 
@@ -42,8 +42,8 @@ def test_a_lost_answer_is_told_if_nothing_was_put(store, log, caplog):
     with caplog.at_level(logging.DEBUG, "spark_log.log.append"):
         log.append(numbered(0, 2))
     assert (
-        f"{DIRECTORY}: the answer to a put at offset 0 was lost (1 lost by this append); the "
-        f"segment is not in the log"
+        f"{DIRECTORY}: it is not certain whether the put at offset 0 counts (1 such puts of this "
+        f"append); the segment is not in the log"
     ) in messages(caplog)
 
 

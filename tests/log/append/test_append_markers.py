@@ -1,5 +1,7 @@
 """Transactional appends and markers: each marker is put once, and fences what is older."""
 
+import logging
+
 import pyarrow as pa
 import pytest
 
@@ -183,6 +185,18 @@ class TestLostAnswers:
         store.once("put_if_absent", done_but(LOST))
         assert log.append_markers([commit()]) is None
         assert len(headers(log)) == 2
+
+    def test_the_log_messages_do_not_tell_that_a_marker_that_landed_is_missing(
+        self, store, log, caplog
+    ):
+        send(log)
+        store.once("put_if_absent", done_but(LOST))
+        with caplog.at_level(logging.DEBUG, "spark_log.log.append"):
+            log.append_markers([commit()])
+        assert "the next check tells whether its markers or its barrier are in the log" in (
+            caplog.text
+        )
+        assert "is not in the log" not in caplog.text
 
     def test_a_marker_that_did_not_land_is_put_again(self, store, log):
         send(log)

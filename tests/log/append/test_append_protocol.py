@@ -449,12 +449,12 @@ class TestConditionalLostAnswer:
     def test_of_a_put_that_took_effect_is_success(self, store, log, others):
         append_theirs(others, 3)
         store.once("put_if_absent", done_but(LOST))
-        assert append(log, expected_leo=3) == LogAppendInfo(3, 4)
+        assert append(log, expected_end_offset=3) == LogAppendInfo(3, 4)
         assert values(others) == theirs(0, 3) + mine(3)
 
     def test_of_a_put_that_took_no_effect_is_put_again(self, store, log, others):
         store.once("put_if_absent", failing(LOST))
-        assert append(log, expected_leo=0) == LogAppendInfo(0, 1)
+        assert append(log, expected_end_offset=0) == LogAppendInfo(0, 1)
         assert values(others) == mine(0)
 
     def test_of_a_put_that_took_no_effect_while_others_took_the_name(self, store, log, others):
@@ -464,7 +464,7 @@ class TestConditionalLostAnswer:
 
         store.once("put_if_absent", lose)
         with pytest.raises(LogEndOffsetMismatchError):
-            append(log, expected_leo=0)
+            append(log, expected_end_offset=0)
         assert values(others) == theirs(0, 3)
 
 
@@ -714,9 +714,9 @@ class TestOnDisk:
     ):
         log = open_log(local_store)
         append(log)
-        writer = log.segment_writer()
+        writer = log.stager.segment_writer()
         writer.write(numbered(0, 1))
         segment = writer.finish()
         local_store.delete_directory(DIRECTORY)
         with pytest.raises(LogTruncatedError):
-            log.append_segment(segment)
+            log.appender.append_segment(segment)

@@ -143,13 +143,13 @@ class TestRepeat:
         assert append(fresh, 2) == LogAppendInfo(2, 3)
 
     def test_of_a_conditional_append_answers_though_the_log_has_moved_on(self, log, others):
-        append(log, 0, expected_leo=0)
+        append(log, 0, expected_end_offset=0)
         append_theirs(others, 1)
-        assert append(log, 0, expected_leo=0) == LogAppendInfo(0, 1)
-        assert append(others, 0, expected_leo=0) == LogAppendInfo(0, 1)
+        assert append(log, 0, expected_end_offset=0) == LogAppendInfo(0, 1)
+        assert append(others, 0, expected_end_offset=0) == LogAppendInfo(0, 1)
         with pytest.raises(LogEndOffsetMismatchError):
-            append(log, 2, expected_leo=2)
-        assert append(log, 2, expected_leo=3) == LogAppendInfo(3, 4)
+            append(log, 2, expected_end_offset=2)
+        assert append(log, 2, expected_end_offset=3) == LogAppendInfo(3, 4)
 
 
 class TestRefused:
@@ -528,7 +528,7 @@ class TestManyProducers:
         for number in range(100):
             log.append(numbered(number, 1), producer=ProducerAppend(number, 0, 0))
             clock.advance_ms(1_000)
-        producers = log.appender._tail._producers  # noqa: SLF001
+        producers = log.appender._state._producers  # noqa: SLF001
         assert len(list(producers.entries())) < 50
         again = log.append(numbered(99, 1), producer=ProducerAppend(99, 0, 0))
         assert (again.base_offset, again.is_duplicate) == (99, True)
@@ -549,5 +549,5 @@ class TestManyProducers:
             append = ProducerAppend(7, epoch, 0, is_transactional=True)
             log.append(numbered(epoch, 1), producer=append)
             log.append_markers([EndTransactionMarker(7, epoch + 1, is_committed=False)])
-        producers = log.appender._tail._producers  # noqa: SLF001
+        producers = log.appender._state._producers  # noqa: SLF001
         assert producers.transactions.aborted_count == 0

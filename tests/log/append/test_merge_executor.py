@@ -1,12 +1,17 @@
 """Merges of the log's end on another thread than the appends."""
 
+from collections import Counter
+
 import pytest
 
+from spark_log.config import TopicConfig
 from spark_log.errors import StorageError
+from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.files.file_names import SegmentName
 from spark_log.util.clock import ManualClock
 from spark_log.util.suppressed import SuppressedErrors
 from tests.log.support import (
+    TOPIC_ID,
     failing,
     file_names,
     free,
@@ -161,6 +166,43 @@ def test_a_snapshot_waits_for_the_merge_but_not_for_ever(store, inner, waiting):
     assert snapshots(inner) == []
     append(log, 1)
     assert len(snapshots(inner)) == 1
+
+
+def snapshots_of_rounds(store, rounds, *, partitions, **config):
+    """Append to some partitions in turn, and count the snapshots by round; no merge begins."""
+    settings = TopicConfig.parse({"flush_on_append": False, **config})
+    logs = [
+        LocalLog(
+            store,
+            f"flights.{TOPIC_ID}/flights-{partition}",
+            topic_id=TOPIC_ID,
+            partition=partition,
+            config=settings,
+            merge_executor=MergeExecutor(lambda merge: True),
+        )
+        for partition in range(partitions)
+    ]
+    counts = []
+    for _ in range(rounds):
+        store.calls.clear()
+        for log in logs:
+            append(log)
+        written = [path for path in store.called("put") if path.endswith(".snapshot")]
+        counts.append(Counter(path.rpartition("/")[0] for path in written))
+    return counts
+
+
+def test_partitions_that_are_written_together_get_no_snapshots_together(store):
+    config = {"merge_tail_segments": TAIL, "snapshot_interval_segments": 16}
+    counts = snapshots_of_rounds(store, 3 * 16, partitions=16, **config)
+    assert max(map(len, counts)) == 1, "partitions with a snapshot in one round"
+    assert sum(counts, Counter()).total() == 16, "no partition waits for merges for ever"
+
+
+def test_nor_do_partitions_that_are_not_merged(store):
+    config = {"merge_tail_segments": 0, "snapshot_interval_segments": 32}
+    counts = snapshots_of_rounds(store, 32 + 3, partitions=8, **config)
+    assert [len(each) for each in counts[-4:]] == [2, 2, 2, 2]
 
 
 def test_segments_that_are_merged_count_once_for_the_next_snapshot(store, inner):

@@ -44,20 +44,20 @@ class Metadata:
 
 
 class States:
-    """What one process knows of the metadata."""
+    """One process's view of the metadata, which may be stale."""
 
     def __init__(self, metadata, clock):
         self._metadata = metadata
         self._clock = clock
         self._known = metadata.state
-        self.looks = 0
+        self.refreshes = 0
         self._read_ms = clock.monotonic_ms()
 
     def current(self):
         return self._known
 
     def refresh(self):
-        self.looks += 1
+        self.refreshes += 1
         if self._metadata.is_down:
             raise StorageUnavailableError("no metadata")
         self._read_ms = self._clock.monotonic_ms()
@@ -68,7 +68,7 @@ class States:
         is_recent = self._clock.monotonic_ms() - self._read_ms < max_age_ms
         return self._known if is_recent else self.refresh()
 
-    def shrink_isr(self, state, brokers):
+    def remove_from_isr(self, state, brokers):
         newest = self.refresh()
         isr = tuple(each for each in newest.isr if each not in brokers)
         if newest.leader_epoch == state.leader_epoch and isr:
@@ -138,7 +138,7 @@ class Process:
             raise self.refused[broker_id]
         return self.stores[broker_id]
 
-    def _open(self, broker_id, number):
+    def _open(self, broker_id, number, check_root=None):
         cluster = self._cluster
         return LocalLog(
             self._store_of(broker_id),
@@ -149,6 +149,7 @@ class Process:
             clock=cluster.clock,
             suppressed=self.suppressed,
             has_leader_epochs=True,
+            check_root=check_root,
         )
 
     def replica(self, broker_id, number=0):

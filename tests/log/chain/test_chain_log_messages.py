@@ -17,8 +17,8 @@ def test_a_replica_that_is_left_out_is_one_warning(caplog):
         process.log.append(numbered(4, 2))
     (warning,) = [each for each in caplog.records if each.levelno >= logging.WARNING]
     assert warning.getMessage() == (
-        f"{DIRECTORY}: the replica on broker 2 failed and was left out (StorageUnavailableError: "
-        f"the root is lost); the in-sync replicas were (1, 2, 3) and are (1, 3) in leader epoch 1. "
+        f"{DIRECTORY}: the replica on broker 2 failed (StorageUnavailableError: the root is lost); "
+        f"the in-sync replicas were (1, 2, 3) and are (1, 3) in leader epoch 1. "
         f"Check the root of this broker"
     )
     assert process.suppressed.counts() == {"replica": 1}

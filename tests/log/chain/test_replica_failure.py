@@ -223,7 +223,7 @@ class TestTheCallersErrors:
 
     def test_damage_of_the_only_replica_is_told_as_it_is(self):
         _, process = filled()
-        process.states.shrink_isr(process.states.current(), (1, 2))
+        process.states.remove_from_isr(process.states.current(), (1, 2))
         process.log.replicate()
         process.lose(3, CorruptRecordError("damaged"))
         with pytest.raises(CorruptRecordError, match="damaged"):
@@ -258,7 +258,7 @@ class TestTheCallersErrors:
         def denied(state, brokers):
             raise AuthorizationError("__cluster_metadata-0: denied")
 
-        process.states.shrink_isr = denied
+        process.states.remove_from_isr = denied
         process.lose(broker, NotFoundError("gone"))
         expected = StorageUnavailableError if broker == 1 else UnknownOutcomeError
         with pytest.raises(expected, match=r"may not take it out.*metadata-0"):
@@ -266,7 +266,7 @@ class TestTheCallersErrors:
         if broker == 3:
             with pytest.raises(StorageUnavailableError, match=r"gone.*may not take it out"):
                 values(process.log_again())
-        cluster.process().states.shrink_isr(cluster.process().states.current(), (broker,))
+        cluster.process().states.remove_from_isr(cluster.process().states.current(), (broker,))
         process.states.refresh()
         assert process.log.append(numbered(5, 1), producer=idempotent(5)).base_offset >= 5
 

@@ -51,7 +51,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
             delete_everything(self.store)
 
     def reopened(self, handle=0, **settings):
-        """Open the log again; the second one merges the tail of what it appends."""
+        """Open the log again; the second one merges the tail, and writes Parquet files."""
         return open_log(
             self.store,
             clock=self.clock,
@@ -61,6 +61,7 @@ class CompactedLogMachine(RuleBasedStateMachine):
                 "index_interval_bytes": 0,
                 "merge_tail_segments": 3 * handle,
                 "retention_ms": -1,
+                "table_format": "delta" if handle else "none",
                 **settings,
             },
         )

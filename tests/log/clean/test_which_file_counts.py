@@ -14,6 +14,8 @@ FORMAT = (Path(__file__).parents[3] / "docs" / "format.md").read_text(encoding="
 MEASURES = {
     "the highest generation": lambda name: name.generation,
     "the widest": lambda name: name.last_offset - name.base_offset,
+    "the one that begins first": lambda name: -name.base_offset,
+    "Parquet": lambda name: name.is_parquet,
 }
 
 
@@ -49,17 +51,21 @@ CASES = [
     [SegmentName(0, 9, 1), SegmentName(0, 19, 1)],
     [SegmentName(0, 99, 7), SegmentName(0, 9, COMPACTED), SegmentName(0, 49, 8)],
     [SegmentName(0, 9, COMPACTED), SegmentName(0, 4, COMPACTED + 1), SegmentName(0)],
+    [SegmentName(0, 9, 1), SegmentName(0, 9, 1, is_parquet=True), SegmentName(0)],
+    [SegmentName(0, 9, 2), SegmentName(0, 9, 1, is_parquet=True), SegmentName(0)],
 ]
 
 
-@pytest.mark.parametrize("names", CASES, ids=lambda names: " ".join(each.stem for each in names))
+@pytest.mark.parametrize(
+    "names", CASES, ids=lambda names: " ".join(each.file_name for each in names)
+)
 def test_the_document_and_the_log_choose_the_same_file(names):
     for order in permutations(names):
         live = live_log(FileInfo(name.file_name, 1, 0) for name in order)
         assert live.segments[0].name == documented_choice(order, 0)
 
 
-def test_the_document_covers_both_measures_and_both_kinds():
+def test_the_document_covers_all_measures_and_both_kinds():
     assert [measures for _, measures in rule()] == [[*MEASURES], []]
     limit = re.search(r"A merge has a\s+generation up to ([\d,]+)", FORMAT)
     assert limit is not None

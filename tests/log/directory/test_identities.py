@@ -71,7 +71,7 @@ class TestPlain:
         put_segment(store, [numbered(0, 10)], SegmentName(900))
         copy(store, SegmentName(900), SegmentName(10))
         store.delete(path_of(SegmentName(900)))
-        with pytest.raises(CorruptRecordError, match="a snapshot tells of") as caught:
+        with pytest.raises(CorruptRecordError, match="by a snapshot this name has") as caught:
             values(open_log(store), offset, offset + 1)
         assert caught.value.path == path_of(SegmentName(10))
         copy(store, SegmentName(30), SegmentName(10))

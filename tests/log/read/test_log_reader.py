@@ -203,7 +203,8 @@ def test_a_limit_of_the_leader_epoch_costs_no_request(inner):
     for limit in (None, 0):
         store = HookedStore(inner, is_mapped=False)
         reading = open_log(store)
-        reading.reader.max_leader_epoch = limit
+        if limit is not None:
+            reading.begin_epoch(limit)
         assert sum(batch.records.num_rows for batch in reading.scan(10, 20)) == 10
         calls.append([name for name, _ in store.calls])
     assert calls[0] == calls[1]

@@ -53,7 +53,7 @@ class Sample:
 
     Attributes:
         log: the open log.
-        path: of the segment.
+        path: the segment's path.
         content: the segment's bytes.
     """
 
@@ -210,13 +210,13 @@ SAMPLES = {
 def scan(start=None, end=None, **settings):
     def ask(sample, log):
         first = log.observe().log_start_offset if start is None else start
-        return told(log.scan(first, end, **settings))
+        return digests(log.scan(first, end, **settings))
 
     return ask
 
 
-def told(batches):
-    """Offsets, and a checksum of each column of each batch: faster than comparing values."""
+def digests(batches):
+    """Return the offsets of each batch, and a checksum of each column instead of its values."""
     return [
         (batch.offsets().tolist(), [array_crc32c(column) for column in batch.records.columns])
         for batch in batches
@@ -229,11 +229,11 @@ def fetched(sample, log):
     found, offset = [], 0
     for _ in range(100):
         batches, following = log.read(offset, 1)
-        found += told(batches)
+        found += digests(batches)
         if following == offset:
             return found, offset
         offset = following
-    raise AssertionError("it never comes to an end")
+    raise AssertionError("100 fetches did not reach the log's end")
 
 
 def by_spark(columns, low=None, high=None, **options):
@@ -314,13 +314,13 @@ def rewritten(sample, log):
     except CorruptRecordError:
         after = {segment.name for segment in sample.log.files.live_log().segments}
         if after != before:
-            raise AssertionError("it failed, and replaced something") from None
+            raise AssertionError("the rewrite failed, and replaced a segment") from None
         raise
-    return told(sample.log.scan(0))
+    return digests(sample.log.scan(0))
 
 
 def answer(ask, sample):
-    """The answer; `CorruptRecordError` itself for damage that was found."""
+    """Return the answer; the class `CorruptRecordError` if the read found the damage."""
     try:
         return ask(sample, sample.log)
     except CorruptRecordError:
@@ -373,12 +373,12 @@ def chosen(sample, way):
     bits: list[int] = []
     for ordinal in range(reader.batch_count):
         if way == "headers":
-            told_there = encode_headers(reader.headers(ordinal))
+            chosen_bytes = encode_headers(reader.headers(ordinal))
         else:
             column = reader.read_batch(ordinal)[1].column("offset_delta")
-            told_there = column.to_numpy().astype("<i4").tobytes()
-        at = sample.content.index(told_there, reader.position(ordinal))
-        bits += range(8 * at, 8 * (at + len(told_there)))
+            chosen_bytes = column.to_numpy().astype("<i4").tobytes()
+        at = sample.content.index(chosen_bytes, reader.position(ordinal))
+        bits += range(8 * at, 8 * (at + len(chosen_bytes)))
     return bits
 
 

@@ -14,10 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError
+from spark_log.log.files.file_names import SegmentName
 from spark_log.log.segment import file as segment_file
 from spark_log.storage.memory import MemoryStore
+from tests.log.segment.parquet.support import put_parquet
 from tests.log.support import (
     HookedStore,
+    Part,
     put_bytes,
     put_segment,
     records_of,
@@ -38,8 +41,15 @@ def sample(compression):
         for number in range(18)
     ]
     store = MemoryStore("fuzz")
-    parts = [record_batch(rows[:7]), record_batch(rows[7:12]), record_batch(rows[12:])]
-    return store, put_segment(store, parts, compression=compression)
+    if compression == "parquet":
+        name = SegmentName(0, 17, 1, is_parquet=True)
+        parts = [
+            [Part(rows[first:end], list(range(first, end)))]
+            for first, end in ((0, 7), (7, 12), (12, 18))
+        ]
+        return store, name, put_parquet(store, parts, name)
+    batches = [record_batch(rows[:7]), record_batch(rows[7:12]), record_batch(rows[12:])]
+    return store, SegmentName(0), put_segment(store, batches, compression=compression)
 
 
 def damages(original, step):
@@ -60,32 +70,33 @@ def everything(reader):
     return reader.end_offset, records_of(reader.read(0))
 
 
-def outcome(store, data, expected):
+def outcome(store, name, data, expected):
     """Return the violation of reading damaged data, or None."""
     try:
-        if everything(put_bytes(store, data)) != expected:
+        if everything(put_bytes(store, data, name)) != expected:
             return "other records were read"
     except CorruptRecordError as error:
-        if not error.path.endswith(".log"):
+        if not error.path.endswith(name.file_name):
             return "the error does not name the file"
     return None
 
 
-def read_unchecked(store):
+def read_unchecked(store, name):
     """Read without checksums: records may be wrong, but the process must not crash."""
     for read in (
-        lambda: records_of(segment_reader(store).read(0, check_crcs=False)),
+        lambda: records_of(segment_reader(store, name).read(0, check_crcs=False)),
         lambda: [
-            batch.records.to_pylist() for batch in segment_reader(store).read(3, columns=["key"])
+            batch.records.to_pylist()
+            for batch in segment_reader(store, name).read(3, columns=["key"])
         ],
-        lambda: segment_reader(store).offset_for_time(START_US + 3, 2),
+        lambda: segment_reader(store, name).offset_for_time(START_US + 3, 2),
     ):
         with suppress(CorruptRecordError):
             read()
 
 
 def main(compression, way, progress):
-    store, reader = sample(compression)
+    store, name, reader = sample(compression)
     if way == "in ranges":
         store = HookedStore(store, is_mapped=False)
         vars(segment_file).update(WHOLE_BYTES=100, TAIL_BYTES=100, PROBE_BYTES=100)
@@ -94,16 +105,16 @@ def main(compression, way, progress):
     original = store.open_buffer(reader.path).to_pybytes()
     found = []
     descriptor = os.open(progress, os.O_WRONLY | os.O_CREAT)
-    for number, (name, data) in enumerate(damages(original, 1 if compression == "none" else 7)):
-        os.pwrite(descriptor, name.ljust(40).encode(), 0)
+    for number, (damage, data) in enumerate(damages(original, 1 if compression == "none" else 7)):
+        os.pwrite(descriptor, damage.ljust(40).encode(), 0)
         try:
-            wrong = outcome(store, pa.py_buffer(data), expected)
+            wrong = outcome(store, name, pa.py_buffer(data), expected)
             if number % 3 == 0:
-                read_unchecked(store)
+                read_unchecked(store, name)
         except Exception as error:  # any other error is a finding
             wrong = f"{type(error).__name__}: {error}"
         if wrong:
-            found.append(f"{name}: {wrong}")
+            found.append(f"{damage}: {wrong}")
     json.dump({"last": Path(progress).read_text(), "found": found}, sys.stdout)
 
 

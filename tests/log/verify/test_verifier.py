@@ -15,7 +15,7 @@ from spark_log.errors import (
 )
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge as merge_segments
-from spark_log.log.verify.finding import LogFindingKind, LogSeverity, findings_table
+from spark_log.log.verify.finding import LogFindingKind, LogSeverity
 from spark_log.log.verify.verifier import Verifier
 from spark_log.record import ProducerAppend
 from spark_log.storage import open_store
@@ -213,14 +213,6 @@ def test_temporary_files_of_crashed_writers_are_removed(store, clock, verify):
     clock.advance_ms(3_600_000)
     assert [finding.repaired for finding in verify(repair=True)] == [True]
     assert list(store.list_hidden(DIRECTORY)) == []
-
-
-def test_findings_are_a_table(store, verify):
-    store.put(path_of("notes.txt"), b"x")
-    table = findings_table(verify())
-    columns = ["path", "kind", "severity", "message", "repaired", "broker_id"]
-    assert table.column_names == columns
-    assert table.column("kind").to_pylist() == [str(LogFindingKind.UNKNOWN_FILE)]
 
 
 def test_damage_is_reported_or_changes_no_record(store, verify):

@@ -16,11 +16,11 @@ def image_of(*, brokers=5, fenced=(), min_insync=1, unclean=False, **fields):
     """Return the metadata of a cluster with partition 0 of a topic.
 
     Args:
-        brokers: ids 1 to this one are registered, besides broker 0.
+        brokers: highest id of the registered brokers; the lowest is 1.
         fenced: ids of the brokers that are fenced.
         min_insync: ``min.insync.replicas`` of the topic.
         unclean: ``unclean.leader.election.enable`` of the topic.
-        fields: of the partition; the replicas are 1, 2, 3, and all in sync, if not given.
+        fields: fields of the partition; by default, its replicas are 1, 2, 3, all in sync.
     """
     image = MetadataImage()
     for broker_id in range(1, brokers + 1):

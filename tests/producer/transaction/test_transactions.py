@@ -287,7 +287,7 @@ class TestCommit:
     def test_gets_a_new_producer_id_however_often_that_fails_before(
         self, root, producer, puts, monkeypatch
     ):
-        for module in ("state", "changes", "coordinator"):
+        for module in ("state", "decisions", "coordinator"):
             monkeypatch.setattr(f"spark_log.transaction.{module}.LAST_EPOCH", 2)
         tried = []
 
@@ -732,7 +732,7 @@ class TestTimeout:
         producer.send("t", b"a", partition=0).result(PATIENCE_S)
         coordinator = TransactionCoordinator(Cluster(root), "id")
         coordinator.expire(coordinator.refresh().transaction)
-        coordinator.finish()
+        coordinator.complete()
         late = producer.send("t", b"b", partition=0)
         assert isinstance(late.exception(PATIENCE_S), TransactionAbortableError)
         with pytest.raises(TransactionAbortableError):
@@ -749,7 +749,7 @@ class TestTimeout:
         coordinator = TransactionCoordinator(Cluster(root), "id")
         coordinator.expire(coordinator.refresh().transaction)
         if finished:
-            coordinator.finish()
+            coordinator.complete()
         with pytest.raises(TransactionAbortableError):
             producer.commit_transaction()
         producer.abort_transaction()
@@ -941,7 +941,7 @@ class TestClose:
         waiting = producer.send("t", b"a", partition=0)
         producer.close()
         assert waiting.done()
-        assert not state_of(root).participants or state_of(root).state.is_aborted
+        assert not state_of(root).participants or state_of(root).is_aborted
         assert committed(root, "t") == NOTHING
         with pytest.raises(IllegalStateError, match="closed"):
             producer.begin_transaction()

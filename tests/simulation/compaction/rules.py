@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from spark_log.errors import AlreadyExistsError
 from spark_log.log.clean import compactor, log_to_clean
-from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.clean.cleaner import PartitionCleaner
-from spark_log.log.directory.log_view import LogView
+from spark_log.log.clean.delete_horizons import DeleteHorizons, has_horizon
+from spark_log.log.directory.log_view import DirectoryListing, LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
-from spark_log.log.files import live_log
 from spark_log.log.files.file_names import SegmentName, generation_name, parse_generation_name
 from spark_log.log.producers.producer_state import ProducerState
-from spark_log.log.rewrite import file_deletion
+from spark_log.log.rewrite.file_deletion import DeletableFiles
 from spark_log.record.batch_header import BatchHeader
-from spark_log.storage import FileInfo
 from tests.simulation.compaction.actors import CompactedWorld
+from tests.simulation.log.maintenance import Cleaner
 from tests.simulation.patches import PatchVariant
+from tests.simulation.wall_clocks import OwnTime
 
 
 def _widest_first(name: SegmentName) -> tuple[int, int]:
@@ -53,68 +53,62 @@ def _never(*_: Any) -> bool:
     return False
 
 
-def _past_any_horizon(self: BatchFilter, header: BatchHeader, base_offset: int) -> bool:
-    has_horizon = bool(header.attributes & header.DELETE_HORIZON_BIT)
-    return has_horizon and self._is_clean(header, base_offset)
+class _PassAtOnce(DeleteHorizons):
+    def has_passed(self, header: BatchHeader, base_offset: int) -> bool:
+        return has_horizon(header) and self.is_clean(header, base_offset)
 
 
-def _always_clean(self: BatchFilter, header: BatchHeader, base_offset: int) -> bool:
-    return True
+class _CountEverywhere(DeleteHorizons):
+    def is_clean(self, header: BatchHeader, base_offset: int) -> bool:
+        return True
 
 
 def _nobody(*_: Any) -> tuple[frozenset[int], dict[int, int]]:
     return frozenset(), {}
 
 
-def _removes_generations_at_once(files: Iterable[FileInfo], old_us: int) -> Iterator[FileInfo]:
-    found = [(file, number) for file in files if (number := parse_generation_name(file.name))]
-    highest = max((number for _, number in found), default=0)
-    yield from (file for file, number in found if number < highest)
+class _RemovesGenerationsAtOnce(PartitionCleaner):
+    def _deletable(self, listing: DirectoryListing | None = None) -> DeletableFiles:
+        found, directory = super()._deletable(listing), self._log.files
+        files = directory.store.list(directory.path)
+        generations = [file for file in files if parse_generation_name(file.name)]
+        kept = tuple(file for file in found.derived if not parse_generation_name(file.name))
+        return replace(found, derived=(*kept, *generations[:-1]))
 
 
 def _finds_whole_appends_only(self: ProducerState, append: Any, record_count: int) -> int | None:
-    entry = self._entries.get(append.producer_id)
+    entry = dict(self.entries()).get(append.producer_id)
     if entry is None or entry.epoch != append.producer_epoch:
         return None
     offsets = (run.offset_of(append.base_sequence, record_count) for run in entry.runs)
     return next((offset for offset in offsets if offset is not None), None)
 
 
-_shipped_time_us = PartitionCleaner._storage_time_us
-
-
-def _own_time_us(self: PartitionCleaner) -> int:
-    _shipped_time_us(self)
-    return self._log.clock.time_us()
-
-
 COMPACTION_RULES: dict[str, PatchVariant] = {
     "the highest generation counts, not the widest": PatchVariant(
-        ((live_log, "_preference", _widest_first),)
+        ((SegmentName, "precedence", property(_widest_first)),)
     ),
-    "a merge leaves alone what a compaction wrote": PatchVariant(
+    "a merge leaves the segments of compactions alone": PatchVariant(
         ((SegmentName, "is_compacted", False),)
     ),
-    "a compaction takes the generation that follows its look": PatchVariant(
+    "a compaction takes the generation after its listing": PatchVariant(
         ((compactor, "take_generation", _takes_any),)
     ),
-    "clean is what the newest compaction wrote": PatchVariant(
+    "only segments of the newest compaction are clean": PatchVariant(
         ((log_to_clean, "first_dirty_offset", _clean_is_what_any_wrote),)
     ),
     "between two compactions the delay passes": PatchVariant(
         ((compactor, "is_recently_compacted", _never),)
     ),
-    "tombstones stay for their time": PatchVariant(
-        ((BatchFilter, "_is_past_horizon", _past_any_horizon),)
-    ),
+    "tombstones stay for their time": PatchVariant(((compactor, "DeleteHorizons", _PassAtOnce),)),
     "tombstones go by the storage's time": PatchVariant(
         (
-            (PartitionCleaner, "_storage_time_us", _own_time_us),
+            (Cleaner, "storage_clock_class", OwnTime),
             (CompactedWorld, "storage_time_us", lambda world: world.clock.time_us()),
         )
     ),
     "tombstones stay where anything is dirty before them": PatchVariant(
-        ((BatchFilter, "_is_clean", _always_clean),)
+        ((compactor, "DeleteHorizons", _CountEverywhere),)
     ),
     "the last batch of a producer stays": PatchVariant(
         ((compactor, "last_batches_of_producers", _nobody),)
@@ -123,7 +117,7 @@ COMPACTION_RULES: dict[str, PatchVariant] = {
         ((ProducerState, "find", _finds_whole_appends_only),)
     ),
     "a taken generation is shown until a higher one has stood": PatchVariant(
-        ((file_deletion, "_superseded_generations", _removes_generations_at_once),)
+        ((Cleaner, "cleaner_class", _RemovesGenerationsAtOnce),)
     ),
 }
 """The name of each safety rule, and the variant without it."""

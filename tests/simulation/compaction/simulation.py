@@ -22,14 +22,11 @@ from tests.simulation.log.maintenance import Retention, Vandal
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.log.small_numbers import small_numbers
 from tests.simulation.log.writers import IdempotentWriter, SimulatedProducer, Writer
-from tests.simulation.patches import PatchVariant
+from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from tests.simulation.wall_clocks import WallClocks
-
-COMPACTION_SOUND = PatchVariant()
-"""The shipped code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +101,7 @@ class CompactionSimulation(Simulation):
     profile: CompactionProfile
     world: CompactedWorld
 
-    def __init__(self, seed: int, variant: PatchVariant = COMPACTION_SOUND) -> None:
+    def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the shipped log, or of one without a safety rule."""
         profile = draw_compaction_profile(Random(seed))
         faults = profile.faults

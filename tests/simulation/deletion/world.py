@@ -91,7 +91,7 @@ class RootStore(SimulatedStore):
     """A simulated store of a whole root: directories are removed file by file.
 
     Attributes:
-        clock: what actors read the time from; not the storage's.
+        clock: the clock of the actors; not the storage's.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class RootStore(SimulatedStore):
 
 
 @dataclass(slots=True)
-class Root:
+class DeletionWorld:
     """The state that the actors of one simulation share.
 
     Attributes:
@@ -157,7 +157,7 @@ class Root:
         return Admin(self.store.url, clock=self.clock)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.without_faults()
         self.is_ending = True
 

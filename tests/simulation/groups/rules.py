@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from spark_log.coordinator.group import changes as group_changes
+from spark_log.coordinator.group import group_decisions
 from spark_log.coordinator.group.coordinator import GroupCoordinator
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
 from spark_log.coordinator.group.group_log import GroupLog
@@ -33,7 +33,7 @@ class GroupVariant:
         commits: the fenced commits of each member.
         offsets: the offsets table.
         transactions: the offsets that transactions commit.
-        patches: what else is replaced.
+        patches: the other attributes that are replaced.
     """
 
     log: type[GroupLog] = GroupLog
@@ -94,12 +94,18 @@ class _IgnoresTopicIds(MemberCommits[int]):
         super().commit(offsets, {**topic_ids, **known})
 
 
-def _own_time_us(trimmer: StateLogTrimmer, files: Sequence[FileInfo]) -> int:
-    """Return the process's own time, which may be wrong."""
-    return trimmer._clock.time_us()
-
-
 # --- the group's log -----------------------------------------------------------------------------
+
+
+class _TrimsByItsOwnClock(GroupLog):
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.trimmer = _GoesByItsOwnClock(self._log, self._clock, self.trim_every)
+
+
+class _GoesByItsOwnClock(StateLogTrimmer):
+    def _storage_time_us(self, files: Sequence[FileInfo]) -> int:
+        return self._clock.time_us()
 
 
 class _AppendsAnywhere(GroupLog):
@@ -107,7 +113,7 @@ class _AppendsAnywhere(GroupLog):
         log = self._log
 
         class Unconditional:
-            def append(self, *args: Any, expected_leo: int, **settings: Any) -> object:
+            def append(self, *args: Any, expected_end_offset: int, **settings: Any) -> object:
                 return log.append(*args, **settings)
 
         self._log = Unconditional()  # type: ignore[assignment]
@@ -152,8 +158,9 @@ def _give_at_once(
     }
 
 
-def _lets_all_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> None:
+def _lets_all_send(group: Group, sent: PendingOffsets, instance_id: str | None) -> str:
     """Let every producer send offsets, even for partitions that other members own."""
+    return ""
 
 
 def _is_never_superseded(pending: PendingOffsets, generation: int, timestamp_us: int) -> bool:
@@ -172,24 +179,22 @@ GROUP_RULES: dict[str, GroupVariant] = {
     "the fence is raised before positions are read": GroupVariant(commits=_BeginsWithoutFence),
     "positions are read after the fence": GroupVariant(commits=_ReadsBeforeFence),
     "a commit of an older generation is refused": GroupVariant(offsets=_TakesOldCommits),
-    "the look at the fence and the commit are one step": GroupVariant(offsets=_LooksAtFenceOnly),
+    "the fence is checked in the step of the commit": GroupVariant(offsets=_LooksAtFenceOnly),
     "a refused commit is made again only by the owner": GroupVariant(commits=_CommitsWhatItHad),
     "a change is appended where it was decided": GroupVariant(log=_AppendsAnywhere),
-    "names are freed by the storage's time": GroupVariant(
-        patches=((StateLogTrimmer, "_storage_time_us", _own_time_us),)
-    ),
+    "names are freed by the storage's time": GroupVariant(log=_TrimsByItsOwnClock),
     "a change whose answer was lost is looked for": GroupVariant(log=_ForgetsWhatItTried),
-    "who was removed does not come back": GroupVariant(
+    "a removed member does not come back": GroupVariant(
         patches=((JoinRequest, "may_be_accepted", _is_no_member),)
     ),
     "topics are read after the group": GroupVariant(coordinator=_ReadsTopicsFirst),
-    "what is revoked is given when it was released": GroupVariant(
-        patches=((group_changes, "_reconcile", _give_at_once),)
+    "a revoked partition is given after its release": GroupVariant(
+        patches=((group_decisions, "reconcile", _give_at_once),)
     ),
     "a transaction's offsets are sent by the owner": GroupVariant(
-        patches=((group_changes, "_check_may_send", _lets_all_send),)
+        patches=((Group, "refusal_of", _lets_all_send),)
     ),
-    "who begins waits for transactions": GroupVariant(transactions=NeverWaits),
+    "a new owner waits for transactions": GroupVariant(transactions=NeverWaits),
     "a transaction's offsets never replace newer ones": GroupVariant(
         patches=((PendingOffsets, "is_superseded_by", _is_never_superseded),)
     ),

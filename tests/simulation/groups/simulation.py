@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+from tests.coordinator.group_support import unowned
 from tests.simulation.groups.members import SimulatedMember, TopicChanger
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS, GroupProfile, draw_group_profile
 from tests.simulation.groups.rules import GROUP_SOUND, GroupVariant
@@ -114,7 +115,7 @@ class GroupSimulation(Simulation):
 
 
 def _unsettled(world: GroupWorld, members: list[SimulatedMember]) -> str:
-    """Return what is wrong with a group that should be settled; empty: nothing."""
+    """Return the problem of a group that should be settled; empty if there is none."""
     if all(each.is_dead for each in members):
         return ""  # no member is left
     return next(_problems(world, members), "")
@@ -137,9 +138,8 @@ def _problems(world: GroupWorld, members: list[SimulatedMember]) -> Iterator[str
     for name, topic in group.topics.items():
         if world.truth.topics.get(name) != topic:
             yield f"the group does not know {name} as it is"
-    unowned = sorted(group.unowned())
-    if unowned:
-        yield f"nobody has {unowned}"
+    if missing := unowned(group):
+        yield f"nobody has {missing}"
     for member_id, each in living.items():
         read = {partition for _, partition in each.reading}
         if read != group.members[member_id].owned:

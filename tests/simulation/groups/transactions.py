@@ -150,7 +150,7 @@ class SimulatedTransactions:
 
 
 class NeverWaits(TransactionalOffsets):
-    """Lets a member begin whatever transactions are undecided."""
+    """Lets a member begin while transactions are undecided."""
 
     def settle(self, *_: Any) -> None:
         """Do nothing."""

@@ -68,7 +68,7 @@ class GroupWorld:
     _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
         self.offsets.slow = 0.0
@@ -302,7 +302,7 @@ class SimulatedOffsets:
             raise StorageError(f"offsets: {what} fails")
 
     def _pass_time(self) -> None:
-        self.store._pass_time()
+        self.store.pass_time()
         random = self.scheduler.random
         if random.random() < self.slow:
             self.scheduler.pass_time(_SLOW_MS * random.random())

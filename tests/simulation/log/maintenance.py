@@ -12,6 +12,7 @@ from spark_log.log.directory.log_view import LogView
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge
+from spark_log.storage import StorageClock
 from tests.simulation.log.true_log import DIRECTORY
 from tests.simulation.log.world import World
 from tests.simulation.violation import ViolationError
@@ -70,15 +71,24 @@ class Retention(_Maintainer):
 
 
 class Cleaner(_Maintainer):
-    """Does the same work as the clean job."""
+    """Does the same work as the clean job.
+
+    Attributes:
+        cleaner_class: the cleaner of a log.
+        storage_clock_class: the class that tells the cleaner the storage's time.
+    """
 
     cleaner_class: ClassVar[type[PartitionCleaner]] = PartitionCleaner
+    storage_clock_class: ClassVar[type[StorageClock]] = StorageClock
 
     def _do_round(self, log: LocalLog) -> None:
         clock = self._world.clock
         was_far_off, jump_count = clock.is_far_off(), clock.jump_count()
         cleaner = self.cleaner_class(
-            log, fan_in=self._world.profile.fan_in, max_clock_skew_ms=clock.max_skew_ms
+            log,
+            fan_in=self._world.profile.fan_in,
+            max_clock_skew_ms=clock.max_skew_ms,
+            storage_clock=self.storage_clock_class(log.clock),
         )
         try:
             report = cleaner.clean()

@@ -240,11 +240,13 @@ class TrueLog:
         records: list[Record],
         base_offset: int,
         last_offset: int,
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
     ) -> None:
         """Check that acknowledged records are at the offsets of the acknowledgement."""
-        if expected_leo not in (None, base_offset):
-            raise ViolationError(f"appended at {base_offset}, but only {expected_leo} was allowed")
+        if expected_end_offset not in (None, base_offset):
+            raise ViolationError(
+                f"appended at {base_offset}, but only {expected_end_offset} was allowed"
+            )
         if self.records[base_offset : last_offset + 1] != records:
             raise ViolationError(
                 f"{records[0].value!r} was acknowledged at {base_offset} to {last_offset}, "

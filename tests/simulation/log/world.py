@@ -99,7 +99,7 @@ class World:
         )
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.without_faults()
         self.is_ending = True
 

@@ -59,9 +59,9 @@ class Writer:
             self._append(log, records)
 
     def _append(self, log: LocalLog, records: list[Record]) -> None:
-        expected_leo = self._expected_leo(log)
+        expected_end_offset = self._expected_end_offset(log)
         try:
-            info = log.append(split(records, self._world), expected_leo=expected_leo)
+            info = log.append(split(records, self._world), expected_end_offset=expected_end_offset)
         except UnknownOutcomeError:
             self._world.scheduler.note(f"append {records[0].value!r}: unknown")
         except LogEndOffsetMismatchError as error:
@@ -71,16 +71,16 @@ class Writer:
             self._world.scheduler.note(f"append {records[0].value!r}: {error}")
             self._world.true_log.check_refused(records)
         else:
-            acknowledge(self._world, records, info, expected_leo)
+            acknowledge(self._world, records, info, expected_end_offset)
 
-    def _expected_leo(self, log: LocalLog) -> int | None:
+    def _expected_end_offset(self, log: LocalLog) -> int | None:
         return None
 
 
 class ConditionalWriter(Writer):
     """Appends at the log end offset that it read before, and nowhere else."""
 
-    def _expected_leo(self, log: LocalLog) -> int | None:
+    def _expected_end_offset(self, log: LocalLog) -> int | None:
         while True:
             try:
                 return log.observe().log_end_offset
@@ -237,13 +237,13 @@ class IdempotentWriter:
 
 
 def acknowledge(
-    world: World, records: list[Record], info: LogAppendInfo, expected_leo: int | None = None
+    world: World, records: list[Record], info: LogAppendInfo, expected_end_offset: int | None = None
 ) -> None:
     """Check an acknowledgement against the model."""
     world.scheduler.note(
         f"append {records[0].value!r}: at {info.base_offset} to {info.last_offset}"
     )
-    world.true_log.check_appended(records, info.base_offset, info.last_offset, expected_leo)
+    world.true_log.check_appended(records, info.base_offset, info.last_offset, expected_end_offset)
 
 
 def draw_records(random: Random, name: str) -> list[Record]:

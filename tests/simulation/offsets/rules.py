@@ -8,12 +8,13 @@ from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets.commit_queue import CommitRequest
 from spark_log.coordinator.offsets.commit_times import CommitTimes
 from spark_log.coordinator.offsets.creation import check_not_lost, create_table, mark
-from spark_log.coordinator.offsets.store import DIRECTORY, ChangedGroups, OffsetsStore
+from spark_log.coordinator.offsets.store import ChangedGroups, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog, StagedVersion
 from spark_log.delta.files import DataFile
 from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
+from spark_log.storage import OFFSETS_TABLE
 from tests.simulation.offsets.world import Maintenance, OffsetsVariant
 
 # --- names that were freed -----------------------------------------------------------------------
@@ -84,24 +85,29 @@ class _FreesWhatIsOld(DeltaCleanup):
     log_class = _KnowsOnlyTheNewestState
 
 
-# --- what a process keeps ------------------------------------------------------------------------
+class _FreesOldFiles(Maintenance):
+    cleanup_class = _FreesWhatIsOld
 
 
-def _refresh_once(self: OffsetsStore, *, create: bool = False) -> None:
-    """Read new versions; a version whose read failed is not read again."""
-    versions = self.log.refresh()
-    if versions is None:
-        self._forget()
-    if self.state.version < 0:
-        check_not_lost(self.store, DIRECTORY)
-        if not create:
-            return
-        create_table(self.log, self.clock)
-    if create and not self._is_marked:
-        mark(self.store)
-        self._is_marked = True
-    for version in versions or ():
-        self._apply(version)
+# --- state of a process --------------------------------------------------------------------------
+
+
+class _ReadsOnce(OffsetsStore):
+    def refresh(self, *, create: bool = False) -> None:
+        """Read new versions; a version whose read failed is not read again."""
+        versions = self.log.refresh()
+        if versions is None:
+            self._forget()
+        if self.state.version < 0:
+            check_not_lost(self.store, OFFSETS_TABLE)
+            if not create:
+                return
+            create_table(self.log, self.clock)
+        if create and not self._is_marked:
+            mark(self.store)
+            self._is_marked = True
+        for version in versions or ():
+            self._apply(version)
 
 
 def _allow_all(*_: object) -> bool:
@@ -117,17 +123,13 @@ OFFSETS_RULES: dict[str, OffsetsVariant] = {
     "a lost answer is unknown": OffsetsVariant(log=_TakesSilenceForFailure),
     "nothing is decided by a process's own clock": OffsetsVariant(maintenance=_GoesByItsOwnClock),
     "stamps are held against the storage's time": OffsetsVariant(maintenance=_BelievesStamps),
-    "what was committed meanwhile is not forgotten": OffsetsVariant(
-        maintenance=_ForgetsWhatChanged
-    ),
-    "data files stay that were needed since": OffsetsVariant(cleanup=_FreesWhatIsOld),
-    "a look that failed is made again": OffsetsVariant(
-        patches=((OffsetsStore, "refresh", _refresh_once),)
-    ),
+    "a commit during maintenance is not forgotten": OffsetsVariant(maintenance=_ForgetsWhatChanged),
+    "data files stay that were needed since": OffsetsVariant(maintenance=_FreesOldFiles),
+    "a read that failed is made again": OffsetsVariant(table=_ReadsOnce),
     "a commit of an older generation is refused": OffsetsVariant(
-        patches=((offset_commits, "_is_allowed", _allow_all),)
+        patches=((CommitRequest, "is_allowed", _allow_all),)
     ),
-    "no version names what was written long ago": OffsetsVariant(
+    "no version names a file that was written long ago": OffsetsVariant(
         patches=((offset_commits, "is_listing_valid", _allow_all),)
     ),
 }

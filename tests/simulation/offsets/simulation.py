@@ -5,31 +5,29 @@ from __future__ import annotations
 from random import Random
 
 from spark_log.coordinator.offsets.creation import MARKER
-from spark_log.coordinator.offsets.store import DIRECTORY
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.errors import IllegalGenerationError, SparkLogError
-from spark_log.storage import Store
+from spark_log.storage import OFFSETS_TABLE, Store
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.wrong_clocks import WrongClock
 from tests.simulation.offsets.profile import OffsetsProfile, draw_offsets_profile
 from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
 from tests.simulation.offsets.world import (
     OFFSETS_SOUND,
-    ListedTableStore,
+    ListedDeltaStore,
     OffsetsVariant,
     OffsetsWorld,
-    SimulatedTable,
-    TableStore,
+    OpenOffsetsTable,
     small_table,
     write_checkpoint,
 )
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
-from tests.simulation.store import SimulatedDisk
+from tests.simulation.store import DeltaStore, SimulatedDisk
 from tests.simulation.violation import ViolationError
 
 
-class Committer:
+class OffsetsCommitter:
     """A process that commits offsets of groups, reads them, and pauses at times."""
 
     def __init__(self, world: OffsetsWorld) -> None:
@@ -55,7 +53,7 @@ class Committer:
             except SparkLogError as error:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
-    def _commit(self, table: SimulatedTable, group: str) -> None:
+    def _commit(self, table: OpenOffsetsTable, group: str) -> None:
         world, random = self._world, self._world.scheduler.random
         # Only of some groups: offsets of a group with members do not expire.
         is_fence = group == "g0" and random.random() < world.profile.fence
@@ -67,7 +65,7 @@ class Committer:
             world.truth.check_acknowledged(group, offset)
 
 
-class Vandal:
+class ForeignCleanup:
     """A program that cleans up the log by a clock that is days ahead, as delta-rs does.
 
     It deletes versions before a checkpoint, seconds after they were written.
@@ -88,7 +86,7 @@ class Vandal:
 
     def _clean_up(self, store: Store) -> None:
         world = self._world
-        log = DeltaLog(store, DIRECTORY, world.clock)
+        log = DeltaLog(store, OFFSETS_TABLE, world.clock)
         log.refresh()
         if log.state.version < 1:
             return
@@ -115,7 +113,7 @@ class OffsetsSimulation(Simulation):
         disk = SimulatedDisk(storage_clock)
         disk.delete(MARKER)
         truth = TrueOffsets(disk, storage_clock)
-        store_class = ListedTableStore if profile.is_listed else TableStore
+        store_class = ListedDeltaStore if profile.is_listed else DeltaStore
         store = store_class(disk, self.scheduler, truth, profile.faults)
         clock = WrongClock(self.scheduler, seed, profile.wrong_clocks)
         self.world = OffsetsWorld(self.scheduler, clock, store, truth, profile, variant)
@@ -130,9 +128,9 @@ class OffsetsSimulation(Simulation):
         """Make the actors that the profile has."""
         world, scheduler, profile = self.world, self.scheduler, self.profile
         for number in range(profile.committers):
-            scheduler.spawn_mortal(f"committer {number}", Committer(world).run)
+            scheduler.spawn_mortal(f"committer {number}", OffsetsCommitter(world).run)
         for number in range(profile.vandals):
-            scheduler.spawn_mortal(f"vandal {number}", Vandal(world).run)
+            scheduler.spawn_mortal(f"vandal {number}", ForeignCleanup(world).run)
 
     def check_end(self) -> None:
         """Check that a new process reads all offsets, before and after maintenance."""

@@ -11,14 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark_log.coordinator.offsets.rows import OFFSETS_SCHEMA
-from spark_log.coordinator.offsets.store import APP_PREFIX, DIRECTORY
+from spark_log.coordinator.offsets.store import APP_PREFIX
+from spark_log.storage import OFFSETS_TABLE
 from spark_log.util.clock import Clock
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.offsets.profile import RETENTION_MS
 from tests.simulation.store import SimulatedDisk
 from tests.simulation.violation import ViolationError
 
-LOG = f"{DIRECTORY}/_delta_log"
+LOG = f"{OFFSETS_TABLE}/_delta_log"
 
 Positions = Mapping[str, int]
 
@@ -86,7 +87,7 @@ class TrueOffsets:
                 self._removed_us[path] = now_us
         begun_us = now_us
         for path in added:
-            written_us = self._modified_us(f"{DIRECTORY}/{path}")
+            written_us = self._modified_us(f"{OFFSETS_TABLE}/{path}")
             if written_us is None:
                 raise ViolationError(f"version {number} names {path}, which was deleted")
             self._files.add(path)
@@ -147,9 +148,9 @@ class TrueOffsets:
         now_us = self._clock.time_us()
         if path in self.vandalized:
             return
-        if directory == DIRECTORY and name in self._files:
+        if directory == OFFSETS_TABLE and name in self._files:
             raise ViolationError(f"{name} was deleted, which is in the table")
-        since_us = self._removed_us.get(name) if directory == DIRECTORY else None
+        since_us = self._removed_us.get(name) if directory == OFFSETS_TABLE else None
         if directory == LOG and name.endswith(".json"):
             since_us = self._appeared_us.pop(path, None)  # None: void
         if since_us is not None and now_us - since_us < DELETE_DELAY_MS * 1000:
@@ -177,8 +178,8 @@ class TrueOffsets:
     # --- helpers ---------------------------------------------------------------------------------
 
     def _modified_us(self, path: str) -> int | None:
-        found = [each for each in self._disk.listing(DIRECTORY) if each.path == path]
+        found = [each for each in self._disk.listing(OFFSETS_TABLE) if each.path == path]
         return found[0].modified_us if found else None
 
     def _rows(self, path: str) -> pa.Table:
-        return pq.read_table(pa.BufferReader(self._disk.open_buffer(f"{DIRECTORY}/{path}")))
+        return pq.read_table(pa.BufferReader(self._disk.open_buffer(f"{OFFSETS_TABLE}/{path}")))

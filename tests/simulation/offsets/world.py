@@ -11,7 +11,6 @@ from typing import ClassVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_log.coordinator.offsets import commit_queue as offset_commits
 from spark_log.coordinator.offsets import commit_times
 from spark_log.coordinator.offsets import compaction as offsets_compaction
 from spark_log.coordinator.offsets import creation as offsets_creation
@@ -22,36 +21,26 @@ from spark_log.coordinator.offsets.creation import TABLE_PROPERTIES, definition
 from spark_log.coordinator.offsets.maintenance import OffsetsMaintenance
 from spark_log.coordinator.offsets.repair import _checkpoint_table
 from spark_log.coordinator.offsets.rows import PartitionKey, Row
-from spark_log.coordinator.offsets.store import DIRECTORY, OffsetsStore
-from spark_log.delta import reader as delta_reader
-from spark_log.delta.cleanup import DeltaCleanup
+from spark_log.coordinator.offsets.store import OffsetsStore
 from spark_log.delta.delta_log import DeltaLog
 from spark_log.delta.state import TableState
 from spark_log.errors import SparkLogError
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import PartitionRecord, TopicRecord
-from spark_log.storage import Store, parallel_requests
+from spark_log.storage import OFFSETS_TABLE, Store
 from spark_log.util.clock import Clock
 from tests.simulation.faults import DELETE_DELAY_MS
-from tests.simulation.log.small_numbers import SameThread, call_at_once
 from tests.simulation.offsets.profile import RETENTION_MS, OffsetsProfile
 from tests.simulation.offsets.true_offsets import LOG, TrueOffsets
 from tests.simulation.patches import Patch
+from tests.simulation.same_thread import call_at_once
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.store import SimulatedStore
+from tests.simulation.store import DeltaStore, SimulatedStore
 
 KEY = PartitionKey("t", "A" * 21 + "w", 0)
 
 
-class TableStore(SimulatedStore):
-    """A simulated store on which a Delta table can be opened."""
-
-    def directory_url(self, directory: str) -> str:
-        """Return a URL, which no library opens."""
-        return f"simulated/{directory}"
-
-
-class ListedTableStore(TableStore):
+class ListedDeltaStore(DeltaStore):
     """A simulated store on which a listing costs as much as a probe for a name."""
 
     is_mapped: ClassVar[bool] = False
@@ -91,16 +80,16 @@ class OffsetsVariant:
     """The classes that one simulation uses.
 
     Attributes:
+        table: the table in each process.
         log: the table's log.
         maintenance: the maintenance of each process.
-        cleanup: the cleanup of each process.
         commits: the commits of each process.
-        patches: what else is replaced.
+        patches: the other attributes that are replaced.
     """
 
+    table: type[OffsetsStore] = OffsetsStore
     log: type[DeltaLog] = DeltaLog
     maintenance: type[Maintenance] = Maintenance
-    cleanup: type[DeltaCleanup] = DeltaCleanup
     commits: type[CommitQueue] = CommitQueue
     patches: tuple[Patch, ...] = ()
 
@@ -121,12 +110,12 @@ class OffsetsWorld:
     variant: OffsetsVariant
     is_ending: bool = False
 
-    def open_table(self) -> SimulatedTable:
+    def open_table(self) -> OpenOffsetsTable:
         """Return a new handle of the table, as a new process has it."""
-        return SimulatedTable(self)
+        return OpenOffsetsTable(self)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
 
@@ -135,16 +124,15 @@ class OffsetsWorld:
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
-class SimulatedTable:
+class OpenOffsetsTable:
     """One process's handle of the table."""
 
     def __init__(self, world: OffsetsWorld) -> None:
         variant = world.variant
-        self.table = OffsetsStore(world.store, world.clock)
-        self.table.log = variant.log(world.store, DIRECTORY, world.clock)
+        self.table = variant.table(world.store, world.clock)
+        self.table.log = variant.log(world.store, OFFSETS_TABLE, world.clock)
         self.commits = variant.commits(self.table)
         self.maintenance = variant.maintenance(self.table, self.commits, _image)
-        self.maintenance._cleanup = variant.cleanup(world.store, DIRECTORY, world.clock)
         self.table.maintain = self._maintain
 
     def _maintain(self) -> None:
@@ -161,7 +149,7 @@ class SimulatedTable:
     def read(self, group: str) -> int:
         """Return the committed offset of a group; -1: none."""
         self.table.refresh()
-        found = self.table.positions(group).positions().get(KEY)
+        found = self.table.committed_offsets(group).present().get(KEY)
         return -1 if found is None else found.offset
 
     def generation(self, group: str) -> int:
@@ -179,8 +167,8 @@ def _image() -> MetadataImage:
 def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, ...]:
     """Return patches that make the table small, quick to maintain, and dependent on the seed alone.
 
-    What `Maintenance` can set is set there. The rest are numbers of pure functions and of every
-    handle of the table's log, which no caller chooses, and sources of chance: threads and ids.
+    They are numbers of pure functions and of every handle of the table's log, which no caller
+    chooses, and sources of chance: ids, and a call on another thread. `Maintenance` has the others.
     """
     delay = f"interval {DELETE_DELAY_MS} milliseconds"
     properties = TABLE_PROPERTIES | {
@@ -198,13 +186,10 @@ def small_table(scheduler: Scheduler, profile: OffsetsProfile) -> tuple[Patch, .
         (DeltaLog, "listing_valid_ms", 0.0 if profile.vandals else DELETE_DELAY_MS / 4),
         (offsets_creation, "TABLE_PROPERTIES", properties),
         (commit_times, "TOLERANCE_US", DELETE_DELAY_MS * 20),
-        (offset_commits, "MAINTENANCE_EVERY", profile.versions_per_maintenance),
-        (offset_commits, "_BACKOFF_S", 0.0),
+        (CommitQueue, "maintenance_every", profile.versions_per_maintenance),
+        (CommitQueue, "max_backoff_ms", 0.0),
         (CommitThrottle, "max_pause_ms", 0.0),
         (offsets_compaction, "FILES_PER_TIER", profile.files_per_tier),
-        (offset_commits, "ThreadPoolExecutor", SameThread),
-        (parallel_requests, "ThreadPoolExecutor", SameThread),
-        (delta_reader, "ThreadPoolExecutor", SameThread),
         (offsets_store, "call_beside", call_at_once),
         (uuid, "uuid4", uuid4),
     )

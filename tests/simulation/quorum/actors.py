@@ -65,7 +65,7 @@ class Proposer:
         raise AssertionError
 
 
-class Reader:
+class NameReader:
     """A process that lists names, and looks for the next."""
 
     def __init__(self, world: QuorumWorld) -> None:
@@ -127,8 +127,8 @@ class Allocator:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
 
-class Operator:
-    """Roots fail for a while, and come back with old files or none; those are replaced."""
+class QuorumOperator:
+    """Lets roots fail for a while, and return with old files or none; replaces those."""
 
     def __init__(self, world: QuorumWorld) -> None:
         self._world = world
@@ -149,7 +149,7 @@ class Operator:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
     def _fail(self, root: str) -> None:
-        """A root is down, and comes back stale."""
+        """Let a root be down for a while; it lacks the puts of that time."""
         world = self._world
         world.scheduler.note(f"{root} is down")
         world.roots[root].is_down = True
@@ -158,14 +158,14 @@ class Operator:
         world.scheduler.note(f"{root} is up")
 
     def _make_another_stale(self, root: str) -> None:
-        """Another root is down before: what is put meanwhile is on one root fewer."""
+        """Let another root be down first, so that the puts of that time are on one root fewer."""
         voters = self._world.open_store().members().membership.voters
         others = [voter.root for voter in voters if voter.root != root]
         if self._world.scheduler.random.random() < 0.7:
             self._fail(self._world.scheduler.random.choice(others))
 
     def _wipe(self, root: str) -> None:
-        """A root loses its files while all others answer."""
+        """Let a root lose its files while all others answer."""
         world = self._world
         self._make_another_stale(root)
         world.is_calm = True
@@ -187,7 +187,7 @@ class Operator:
         self._replace(root)
 
     def _lose(self, root: str) -> None:
-        """A root is down, and comes back empty, long after the calls that were under way."""
+        """Let a root be down until its calls have ended; it may return empty. Replace it."""
         world = self._world
         self._make_another_stale(root)
         world.scheduler.note(f"{root} is down for good")
@@ -202,7 +202,7 @@ class Operator:
         self._replace(root)
 
     def _move(self, root: str) -> None:
-        """A root that answers is replaced."""
+        """Replace a root that answers."""
         self._replace(root)
         self._world.rest(DELETE_DELAY_MS)
 

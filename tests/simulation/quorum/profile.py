@@ -26,7 +26,7 @@ class QuorumProfile:
             ballot.
         has_operator: whether members fail, are wiped and are replaced.
         steps: number of steps before the faults end.
-        operator: what the operator does, ``wipe`` or ``move``; empty: everything.
+        operator: the only act of the operator, ``wipe`` or ``move``; empty for all acts.
     """
 
     faults: Profile

@@ -6,11 +6,12 @@ from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 
-from spark_log.storage.quorum import changes, merged_list, quorum_store
+from spark_log.storage.quorum import merged_list, quorum_store, reconfiguration
 from spark_log.storage.quorum import proposal as proposals
 from spark_log.storage.quorum.members import Members, QuorumReplies
 from spark_log.storage.quorum.membership import Membership, RootStatus
 from spark_log.storage.quorum.proposal import CLOSED, Entry, Proposal, register_path
+from spark_log.storage.quorum.read_repair import head_or_none
 from spark_log.storage.store import FileInfo, Store
 from tests.simulation.patches import Patch, PatchVariant
 
@@ -24,11 +25,11 @@ def _without(*patches: Patch) -> PatchVariant:
 
 
 def _proposing(proposal: type[Proposal]) -> PatchVariant:
-    return _without((quorum_store, "Proposal", proposal), (changes, "Proposal", proposal))
+    return _without((quorum_store, "Proposal", proposal), (reconfiguration, "Proposal", proposal))
 
 
 def _asking(members: type[Members]) -> PatchVariant:
-    return _without((quorum_store, "Members", members), (changes, "Members", members))
+    return _without((quorum_store, "Members", members), (reconfiguration, "Members", members))
 
 
 # --- a ballot ------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ class _EntersWithoutClosing(Proposal):
         votes = {}
         for before in range(self.ballot):
             path = register_path(self.path, before, "vote")
-            is_there = proposals.head_or_none(store, path)
+            is_there = head_or_none(store, path)
             votes[before] = store.open_buffer(path).to_pybytes() if is_there else CLOSED
         return Entry(first, claim, votes)
 
@@ -96,7 +97,7 @@ class _FinishesOnAny(Proposal):
     def _finish_if_absent(
         self, members: Members, proposed: bytes, counted: Collection[int]
     ) -> bool | None:
-        looked = members.request(lambda store: proposals.head_or_none(store, self.path))
+        looked = members.request(lambda store: head_or_none(store, self.path))
         if any(looked.answers.values()):
             return None
         if len(looked.counted & set(counted)) < members.majority:
@@ -136,13 +137,18 @@ class _ConfirmsAll(Members):
         return set(counted)
 
 
+class _InstallsNothing(Members):
+    def install(self, changed: Membership) -> None:
+        pass
+
+
 class _KeepsItsMembers(Members):
     def _check_version(self, statuses: Mapping[int, RootStatus]) -> None:
         pass
 
 
 def _look_at_any(members: Members, path: str, *, from_all: bool = False) -> dict[int, FileInfo]:
-    found = members.request(lambda store: proposals.head_or_none(store, path))
+    found = members.request(lambda store: head_or_none(store, path))
     if len(found.counted) < members.majority:
         raise members.no_majority(path, found)
     return {number: each for number, each in found.answers.items() if each is not None}
@@ -152,8 +158,8 @@ QUORUM_RULES: dict[str, PatchVariant] = {
     "a ballot has one owner": _proposing(_OwnsEach),
     "a vote stands on a majority": _without((Membership, "majority", property(lambda _: 1))),
     "only all claims are a choice": _proposing(_OwnsByMajority),
-    "what may have been chosen is adopted": _proposing(_AdoptsItsOwn),
-    "what all may have claimed is adopted": _proposing(_AdoptsVotes),
+    "a proposal that may have been chosen is adopted": _proposing(_AdoptsItsOwn),
+    "a proposal that all may have claimed is adopted": _proposing(_AdoptsVotes),
     "the highest vote is adopted": _proposing(_AdoptsTheLowest),
     "earlier ballots are closed": _proposing(_EntersWithoutClosing),
     "the file is looked for after the votes": _proposing(_FinishesAtOnce),
@@ -162,14 +168,14 @@ QUORUM_RULES: dict[str, PatchVariant] = {
     "a proposer asks whether others have finished its proposal": _proposing(_NeverHasWon),
     "votes of others are no proof": _proposing(_HasWonByAnyVotes),
     "a root without its id does not count": _asking(_CountsRootsWithoutTheirId),
-    "who does not agree is asked again": _asking(_ConfirmsAll),
+    "members that do not agree are asked again": _asking(_ConfirmsAll),
     "a file is shown when a majority holds it": _without(
         (merged_list, "look_up", _look_at_any), (quorum_store, "look_up", _look_at_any)
     ),
     "a newer list of the members is noticed": _asking(_KeepsItsMembers),
     "decisions are finished before the members change": _without(
-        (changes, "synchronize", _nothing)
+        (reconfiguration, "synchronize", _nothing)
     ),
-    "a list is on a majority of the members before": _without((changes, "_install", _nothing)),
+    "a list is on a majority of the members before": _asking(_InstallsNothing),
 }
 """The name of each safety rule, and the variant without it."""

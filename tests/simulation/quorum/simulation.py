@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from spark_log.storage.quorum import Membership
 from spark_log.storage.quorum.founding import found_quorum
-from tests.simulation.patches import PatchVariant
-from tests.simulation.quorum.actors import Allocator, Operator, Proposer, Reader
+from tests.simulation.patches import SHIPPED, PatchVariant
+from tests.simulation.quorum.actors import Allocator, NameReader, Proposer, QuorumOperator
 from tests.simulation.quorum.profile import QuorumProfile, draw_quorum_profile
-from tests.simulation.quorum.world import QUORUM_SOUND, QuorumWorld, seeded
+from tests.simulation.quorum.world import QuorumWorld, seeded
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
 
@@ -22,7 +22,7 @@ class QuorumSimulation(Simulation):
     profile: QuorumProfile
     world: QuorumWorld
 
-    def __init__(self, seed: int, variant: PatchVariant = QUORUM_SOUND) -> None:
+    def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the shipped code, or of one without a safety rule."""
         profile = draw_quorum_profile(Random(seed))
         super().__init__(seed, profile, profile.faults, profile.steps)
@@ -42,18 +42,18 @@ class QuorumSimulation(Simulation):
         for number in range(profile.proposers):
             scheduler.spawn_mortal(f"proposer {number}", Proposer(world, f"p{number}").run)
         for number in range(profile.readers):
-            scheduler.spawn_mortal(f"reader {number}", Reader(world).run)
+            scheduler.spawn_mortal(f"reader {number}", NameReader(world).run)
         for number in range(profile.allocators):
             scheduler.spawn_mortal(f"allocator {number}", Allocator(world).run)
         if profile.has_operator:
-            scheduler.spawn("operator", Operator(world).run, is_mortal=False)
+            scheduler.spawn("operator", QuorumOperator(world).run, is_mortal=False)
 
     def check_end(self) -> None:
         """Check that a new process sees all that was acknowledged, with its bytes."""
         world = self.world
         store = world.open_store()
         for log in range(world.profile.names):
-            Reader(world).list(store, f"log-{log}")
+            NameReader(world).list(store, f"log-{log}")
         for path in sorted(world.truth.acknowledged):
             world.truth.check_shown(path, store.open_buffer(path).to_pybytes())
 

@@ -1,14 +1,14 @@
-"""A model of the names of a quorum: which bytes each of them got, and who was told so."""
+"""A model of the names of a quorum: the bytes of each name, and the puts that were acknowledged."""
 
 from __future__ import annotations
 
 from spark_log.storage import WITNESSES
-from spark_log.storage.quorum.membership import DIRECTORY
+from spark_log.storage.quorum.membership import QUORUM_DIRECTORY
 from tests.simulation.violation import ViolationError
 
 
 class TrueNames:
-    """Checks that a name has one content for ever, and that what was acknowledged is read.
+    """Checks that a name has one content for ever, and that acknowledged content is read.
 
     Attributes:
         contents: by path, the bytes of the first file under this name on any member.
@@ -24,7 +24,7 @@ class TrueNames:
     def on_put(self, root: str, path: str, content: bytes) -> None:
         """Check a file that appeared on a member."""
         is_replaced = path.startswith(f"{WITNESSES}/") or path.endswith(".installed")
-        if is_replaced or f"/{DIRECTORY}/" in f"/{path}":
+        if is_replaced or f"/{QUORUM_DIRECTORY}/" in f"/{path}":
             return
         first = self.contents.setdefault(path, content)
         if first != content:

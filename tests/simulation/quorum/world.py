@@ -12,23 +12,20 @@ from typing import Any
 
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
-from spark_log.storage.quorum import QuorumStore, changes
+from spark_log.storage.quorum import QuorumStore, reconfiguration
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.store import StorageOptions, Store
 from spark_log.threads import Call, FanOut, Outcome, Replies
 from spark_log.util.clock import Clock
 from tests.simulation.faults import Faults
-from tests.simulation.patches import Patch, PatchVariant
+from tests.simulation.patches import Patch
 from tests.simulation.quorum.profile import QuorumProfile
 from tests.simulation.quorum.true_names import TrueNames
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedDisk, SimulatedStore
 
-QUORUM_SOUND = PatchVariant()
-"""The shipped code."""
 
-
-class RootDisk(SimulatedDisk):
+class MemberDisk(SimulatedDisk):
     """The files of one root."""
 
     def __init__(self, name: str, clock: Clock) -> None:
@@ -53,7 +50,7 @@ class SimulatedRoot(SimulatedStore):
 
     def __init__(self, world: QuorumWorld, name: str) -> None:
         """Return an empty root."""
-        self.files = RootDisk(name, world.clock)
+        self.files = MemberDisk(name, world.clock)
         super().__init__(self.files, world.scheduler, self, world.profile.faults)
         self.is_down = False
         self._world = world
@@ -84,8 +81,9 @@ class SimulatedRoot(SimulatedStore):
         except StorageUnavailableError as error:  # before the effect, or after it
             raise UnknownOutcomeError(str(error), path=path) from error
 
-    def _pass_time(self) -> None:
-        super()._pass_time()
+    def pass_time(self) -> None:
+        """Let other actors run; raise an error if the root is down then."""
+        super().pass_time()
         if self.is_down:
             raise StorageUnavailableError(f"{self.url} is down", path=self.url)
 
@@ -105,7 +103,7 @@ class SimulatedFanOut(FanOut):
     """Calls several roots in a random order. Some calls take effect when nobody waits any more."""
 
     def __init__(self, world: QuorumWorld) -> None:
-        super().__init__()
+        super().__init__("simulated-quorum")
         self._world = world
 
     def request(
@@ -196,7 +194,7 @@ class QuorumWorld:
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
     def end_faults(self) -> None:
-        """Let all roots work, and tell the actors to come to an end."""
+        """Let all roots work, and tell the actors to end."""
         self.impatience = 0.0
         self.set_faults(self.profile.faults.without_faults())
         self.is_ending = True
@@ -216,13 +214,8 @@ def seeded(scheduler: Scheduler, haste: float) -> tuple[Patch, ...]:
     def random() -> Random:
         return scheduler.random
 
-    wait = Proposal._wait
-
-    def wait_less(self: Proposal, mean_ms: float) -> None:
-        wait(self, mean_ms * haste)
-
     return (
-        (Proposal, "_wait", wait_less),
+        (Proposal, "backoff", haste),
         (uuid, "uuid4", uuid4),
-        (changes, "Random", random),
+        (reconfiguration, "Random", random),
     )

@@ -1,1 +1,1 @@
-"""Simulation of a replicated partition: brokers fail, lag, come back old, and are destroyed."""
+"""Simulation of a replicated partition: brokers fail, lag, return, and lose their disks."""

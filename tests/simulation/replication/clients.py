@@ -29,7 +29,7 @@ _SKIP_CHANCE = 0.2
 """Probability that a writer gives up a failed append, and continues as a new producer."""
 
 _NEW_PRODUCER_CHANCE = 0.3
-"""Probability that a writer is another one after a crash, and does not repeat what it had begun."""
+"""Probability that a writer is a new producer after a crash, and does not repeat its append."""
 
 _FAILURES = (StorageError, ReplicationError, CorruptRecordError)
 """Errors that roots cause, after which a client tries again."""
@@ -61,18 +61,20 @@ class _Client:
         producer: ProducerAppend | None = None,
         *,
         acks: int = ALL,
-        expected_leo: int | None = None,
+        expected_end_offset: int | None = None,
     ) -> LogAppendInfo:
         writer = opened.log.segment_writer(producer=producer)
         try:
             writer.write(record_batch([Record(value, START_US) for value in values]))
-            info = opened.log.append_segment(writer.finish(), acks=acks, expected_leo=expected_leo)
+            info = opened.log.append_segment(
+                writer.finish(), acks=acks, expected_end_offset=expected_end_offset
+            )
         finally:
             writer.discard()
         self._world.scheduler.note(f"append {values[0]!r}: at {info.base_offset}, {acks=}")
         if acks == ALL:
             self._world.truth.check_appended(values, info)
-        if expected_leo not in (None, info.base_offset):
+        if expected_end_offset not in (None, info.base_offset):
             raise ViolationError(f"{values[0]!r} was appended at {info.base_offset}")
         return info
 
@@ -91,7 +93,7 @@ class IdempotentWriter(_Client):
     _begun: Sequence[bytes] = ()
 
     def run(self) -> None:
-        """Begin with a new producer; or repeat what a crash cut off, as a task of Spark does."""
+        """Begin as a new producer; or repeat the append before a crash, as a Spark task does."""
         if not self._begun or self._world.chance(_NEW_PRODUCER_CHANCE):
             self._begin()
         super().run()
@@ -147,7 +149,7 @@ class PlainWriter(_Client):
         values = world.draw_values(self._name)
         try:
             expected = opened.log.observe().log_end_offset if world.chance(0.5) else None
-            self._append(opened, values, expected_leo=expected)
+            self._append(opened, values, expected_end_offset=expected)
         except (UnknownOutcomeError, NotEnoughReplicasAfterAppendError) as error:
             self._note(f"append {values[0]!r}", error)
         except (LogEndOffsetMismatchError, *_FAILURES) as error:
@@ -180,7 +182,7 @@ class Follower(_Client):
 
 
 class Scanner(_Client):
-    """Opens the log again for each look, and reads from some offset to the end that it sees."""
+    """Opens the log again for each read, from some offset to the end that it finds."""
 
     def _work(self, opened: OpenPartition) -> None:
         world, random = self._world, self._world.scheduler.random

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import ClassVar
 
 from spark_log.cluster import clean_replicas
 from spark_log.cluster.broker_registration import register_broker
@@ -30,7 +31,13 @@ _LAG = 5
 
 
 class Controller:
-    """Brings replicas back that are not in sync, and takes others out by mistake."""
+    """Brings replicas back that are not in sync, and takes others out by mistake.
+
+    Attributes:
+        recovery_class: the class that returns a replica to the in-sync replicas.
+    """
+
+    recovery_class: ClassVar[type[ReplicaRecovery]] = ReplicaRecovery
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""
@@ -56,13 +63,13 @@ class Controller:
         return all(actor.is_done or actor.name.startswith("controller") for actor in actors)
 
     def _do_round(self, opened: OpenPartition) -> bool:
-        """Do what is due; return whether all replicas are in sync."""
+        """Do one round of work; return whether all replicas are in sync."""
         world, random = self._world, self._world.scheduler.random
         state = opened.states.refresh()
         if not world.is_ending:
             if world.chance(world.profile.suspicion):
                 suspect = random.choice(state.replicas)
-                newer = opened.states.shrink_isr(state, (suspect,))
+                newer = opened.states.remove_from_isr(state, (suspect,))
                 world.scheduler.note(f"suspects {suspect}: {newer}")
             if world.chance(world.profile.fencing):
                 self._fence(opened, random.choice(state.replicas))
@@ -93,12 +100,12 @@ class Controller:
 
     def _bring_back(self, opened: OpenPartition, broker: int) -> None:
         """Do the work of the replicate job for one replica."""
-        done = ReplicaRecovery(opened.cluster, opened.topic, 0, broker).run()
+        done = self.recovery_class(opened.cluster, opened.topic, 0, broker).run()
         self._world.scheduler.note(f"{done}: {opened.states.current()}")
 
 
 class Outages:
-    """Lets roots fail, lag, come back, or lose all of their files."""
+    """Lets roots fail, lag, return, or lose all of their files."""
 
     def __init__(self, world: ReplicationWorld) -> None:
         """Return an actor of a world."""
@@ -211,7 +218,7 @@ class ReplicaCleaner:
                 world.scheduler.note(f"cleaning: {type(error).__name__}")
 
 
-class Retention:
+class ReplicaRetention:
     """Deletes the records before random offsets, at times all of them."""
 
     def __init__(self, world: ReplicationWorld) -> None:

@@ -90,7 +90,7 @@ def draw_replication_profile(random: Random) -> ReplicationProfile:
     fencing = random.choice((0.0, 0.0, 0.05))
     destroys = random.choice((0.0, 0.0, 0.3, 1.0))
     empties = destroys > 0 and random.random() < 0.3
-    if empties:  # whoever leaves then leaves because of what is lost, and not for another reason
+    if empties:  # a replica then leaves only because its files are lost
         faults = replace(
             faults, pause=0.0, failed=0.0, lost_request=0.0, lost_answer=0.0, resent=0.0
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from spark_log.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from spark_log.log import (
@@ -17,38 +17,36 @@ from spark_log.log import (
     partition_log,
 )
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.chain import (
     PartitionState,
     ReplicaChain,
     ReplicaFetcher,
+    chain_followers,
     replica_chain,
     replica_fetcher,
 )
-from spark_log.log.chain.append_attempt import AppendAttempt
-from spark_log.log.chain.chain_appender import ChainAppender
-from spark_log.log.chain.chain_attempt import ChainAttempt
+from spark_log.log.chain.append_failover import AppendFailover
 from spark_log.log.chain.chain_followers import ChainFollowers
+from spark_log.log.chain.failover import Failover
 from spark_log.log.chain.replica_selection import ReplicaSelection
+from spark_log.log.chain.replicated_appender import ReplicatedAppender
 from spark_log.log.clean import cleaner
-from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.log_start import move_log_start
+from spark_log.log.read.leader_epochs import LeaderEpochs
 from spark_log.log.read.log_reader import LogReader
-from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.log.segment import StagedSegment
 from spark_log.metadata import complete_joining
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions.partition_change_builder import PartitionChangeBuilder
 from spark_log.metadata.records import MetadataRecord
 from spark_log.replication import ReplicaRecovery, replica_recovery
 from tests.simulation.patches import PatchVariant
-
-REPLICATION_SOUND = PatchVariant()
-"""The shipped code."""
-
+from tests.simulation.replication.controllers import Controller
 
 # --- barriers ------------------------------------------------------------------------------------
 
-_shipped_refresh = ChainAttempt.refresh_epoch
+_shipped_refresh = Failover.refresh_epoch
 
 
 def _does_nothing(*_: object, **__: object) -> None:
@@ -59,18 +57,18 @@ def _is_true(*_: object) -> bool:
     return True
 
 
-class _ChecksNoEpoch(TailState):
+class _ChecksNoEpoch(AppenderState):
     def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         pass
 
 
-class _NeedsNoBarrier(TailState):
+class _NeedsNoBarrier(AppenderState):
     def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         with suppress(UnknownLeaderEpochError):
             super()._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
 
 
-class _IsNotFenced(TailState):
+class _IsNotFenced(AppenderState):
     def _check_leader_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         with suppress(FencedLeaderEpochError):
             super()._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
@@ -87,7 +85,7 @@ class _PutsIntoAnEmptiedRoot(Appender):
 
 
 class _BelievesInMissingFiles(Appender):
-    def _forget_missing_files(self) -> None:
+    def _relist_if_files_are_missing(self) -> None:
         pass
 
 
@@ -96,7 +94,7 @@ class _LetsFollowersLeave(ChainFollowers):
         pass
 
 
-class _BelievesTheFirstAnswer(ChainAppender):
+class _BelievesTheFirstAnswer(ReplicatedAppender):
     def _find_again(
         self, leader: LocalLog, segment: StagedSegment, url: str, info: LogAppendInfo
     ) -> LogAppendInfo:
@@ -110,7 +108,7 @@ class _MovesTheStart(ReplicaChain):
         return move_log_start(replica, offset, view)
 
 
-def _believes_its_state(self: AppendAttempt[Any]) -> PartitionState:
+def _believes_its_state(self: AppendFailover[Any]) -> PartitionState:
     return self.state
 
 
@@ -118,7 +116,7 @@ def _waits_for_nobody(_: ReplicaRecovery) -> float:
     return 0.0
 
 
-def _takes_the_epoch_of_the_log(self: ChainAttempt) -> PartitionState:
+def _takes_the_epoch_of_the_log(self: Failover) -> PartitionState:
     """Continue with the replicas that it knows."""
     return replace(self.state, leader_epoch=_shipped_refresh(self).leader_epoch)
 
@@ -157,40 +155,31 @@ def _believes_the_leaders_log(self: ChainFollowers, state: PartitionState, end_o
 
 # --- prefixes and directories --------------------------------------------------------------------
 
-_shipped_fetcher = ReplicaFetcher.__init__
-_shipped_prefix = ReplicaFetcher.check_is_prefix
-_shipped_copy = ReplicaRecovery._copy
+
+class _ComparesOnce(ReplicaFetcher):
+    """Compares a follower with a leader only at the first listing in this process."""
+
+    def check_is_prefix(self, view: LogView) -> None:
+        compared = self._follower.__dict__.setdefault("compared", set())
+        if self._leader.files.url not in compared:
+            super().check_is_prefix(view)
+            compared.add(self._leader.files.url)
 
 
-def _compares_once(
-    self: ReplicaFetcher, leader: LocalLog, follower: LocalLog, *how: Any, **options: Any
-) -> None:
-    """Compare a follower with a leader only at the first listing in this process."""
-    _shipped_fetcher(self, leader, follower, *how, **options)
-    compared = follower.__dict__.setdefault("compared", set())
+class _TruncatesInPlace(ReplicaRecovery):
+    """Deletes the files of a diverged replica, and copies the leader's log into its directory."""
 
-    def check(view: LogView) -> None:
-        if leader.files.url not in compared:
-            _shipped_prefix(self, view)
-            compared.add(leader.files.url)
-
-    follower.follower.check = check
-
-
-def _truncates_in_place(
-    self: ReplicaRecovery, state: PartitionState, follower: LocalLog
-) -> int | None:
-    """Delete what a diverged replica has, and copy the leader's log into the same directory."""
-    try:
-        return _shipped_copy(self, state, follower)
-    except DivergedReplicaError:
-        files = follower.files
-        for file in sorted(files.store.list(files.path), key=lambda each: each.path):
-            files.store.delete(file.path)
-        number = state.directory_number(self._broker_id)
-        empty = self._cluster.replica_log(self._topic, self._partition, self._broker_id, number)
-        empty.files.existence_marker = None
-        return _shipped_copy(self, state, empty)
+    def _copy(self, state: PartitionState, follower: LocalLog) -> int | None:
+        try:
+            return super()._copy(state, follower)
+        except DivergedReplicaError:
+            files = follower.files
+            for file in sorted(files.store.list(files.path), key=lambda each: each.path):
+                files.store.delete(file.path)
+            number = state.directory_number(self._broker_id)
+            empty = self._cluster.replica_log(self._topic, self._partition, self._broker_id, number)
+            empty.files.existence_marker = None
+            return super()._copy(state, empty)
 
 
 # --- joining -------------------------------------------------------------------------------------
@@ -200,18 +189,21 @@ def _is_acknowledged_without_joining(self: PartitionState) -> tuple[int, ...]:
     return self.isr
 
 
-def _completes_at_once(self: ReplicaRecovery) -> None:
-    """Put the joining replica into the in-sync replicas before the barrier stands on it."""
-    state = self._log.states.refresh()
-    self._cluster.metadata.commit(
-        lambda image: complete_joining(
-            image,
-            self._topic.topic_id,
-            self._partition,
-            self._broker_id,
-            leader_epoch=state.leader_epoch,
+class _CompletesAtOnce(ReplicaRecovery):
+    """Puts the joining replica into the in-sync replicas before the barrier stands on it."""
+
+    def _complete(self) -> bool:
+        state = self._log.states.refresh()
+        self._cluster.metadata.commit(
+            lambda image: complete_joining(
+                image,
+                self._topic.topic_id,
+                self._partition,
+                self._broker_id,
+                leader_epoch=state.leader_epoch,
+            )
         )
-    )
+        return False
 
 
 def _in_any_epoch(
@@ -230,28 +222,29 @@ def _in_any_epoch(
     return decided
 
 
-def _copies_to_the_leaders_end(self: ReplicaRecovery) -> int:
-    state = self._log.states.current()
-    leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
-    return leader.files.observe().log_end_offset
+class _CopiesToTheLeadersEnd(ReplicaRecovery):
+    def _high_watermark(self) -> int:
+        state = self._log.states.current()
+        leader = self._log.replica_of(state.leader, state.directory_number(state.leader))
+        return leader.files.observe().log_end_offset
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _reads_the_last_in_sync(self: ReplicaSelection) -> LocalLog:
-    return _read_at(self, -1)
+class _ReadsTheLastInSync(ReplicaSelection):
+    place: ClassVar[int] = -1
+
+    @property
+    def replica(self) -> LocalLog:
+        state = self.known_state
+        replica = self._chain.replica(state, state.isr[self.place])
+        replica._reader.max_leader_epoch = state.leader_epoch
+        return replica
 
 
-def _reads_the_leader(self: ReplicaSelection) -> LocalLog:
-    return _read_at(self, 0)
-
-
-def _read_at(selection: ReplicaSelection, place: int) -> LocalLog:
-    state = selection.known_state
-    replica = selection._chain.replica(state, state.isr[place])
-    replica.reader.max_leader_epoch = state.leader_epoch
-    return replica
+class _ReadsTheLeader(_ReadsTheLastInSync):
+    place: ClassVar[int] = 0
 
 
 class _ReadsWithoutTheBarrier(ReplicaSelection):
@@ -260,11 +253,14 @@ class _ReadsWithoutTheBarrier(ReplicaSelection):
         return True
 
 
-def _segment_as_listed(
-    self: LocalLog, offset: int, view: LogView
-) -> tuple[LiveSegment, SegmentReader]:
+def _epoch_as_listed(self: LeaderEpochs, offset: int, view: LogView) -> int:
+    """Return the leader epoch of the last batch before an offset in the segment that is listed."""
     segment = view.live.segments[view.live.index_of(offset)]
-    return segment, self.files.open_listed(segment, view.observed_ms)
+    reader = self._directory.open_listed(segment, view.observed_ms)
+    headers = reader.header_array()
+    return int(
+        headers["leader_epoch"][headers["base_offset_delta"] <= offset - reader.base_offset][-1]
+    )
 
 
 def _hides_nothing(*_: object) -> float:
@@ -278,22 +274,24 @@ def _has_no_limit(self: LogReader, value: int | None) -> None:
 REPLICATION_RULES: dict[str, PatchVariant] = {
     "an epoch begins with a barrier": PatchVariant(
         (
-            (Appender, "tail_class", _ChecksNoEpoch),
+            (Appender, "state_class", _ChecksNoEpoch),
             (LocalLog, "append_barrier", _does_nothing),
             (partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),
         )
     ),
-    "nobody appends before the barrier": PatchVariant(((Appender, "tail_class", _NeedsNoBarrier),)),
-    "a new leader's barrier is put behind what it has got as a follower": PatchVariant(
+    "nobody appends before the barrier": PatchVariant(
+        ((Appender, "state_class", _NeedsNoBarrier),)
+    ),
+    "a new leader's barrier is put behind its copies as a follower": PatchVariant(
         ((LocalLog, "appender_class", _KeepsEarlierEpochs),)
     ),
     "a replica is listed again before it is read in a new state": PatchVariant(
         ((LogReader, "forget", _does_nothing),)
     ),
     "an append is looked for again in a new leader epoch": PatchVariant(
-        ((partition_log, "ChainAppender", _BelievesTheFirstAnswer),)
+        ((partition_log, "ReplicatedAppender", _BelievesTheFirstAnswer),)
     ),
-    "what followers have got from the leader's log needs its root": PatchVariant(
+    "a copy of the leader's log needs its root": PatchVariant(
         ((ChainFollowers, "replicate", _believes_the_leaders_log),)
     ),
     "the first put into a log needs its root": PatchVariant(
@@ -316,24 +314,24 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((partition_log, "ReplicaChain", _MovesTheStart),)
     ),
     "an append is acknowledged by a recent state": PatchVariant(
-        ((AppendAttempt, "recent_state", _believes_its_state),)
+        ((AppendFailover, "recent_state", _believes_its_state),)
     ),
     "a replica joins until every writer knows it": PatchVariant(
         ((ReplicaRecovery, "remaining_ms", property(_waits_for_nobody)),)
     ),
     "a newer epoch in the log fences a writer": PatchVariant(
-        ((Appender, "tail_class", _IsNotFenced),)
+        ((Appender, "state_class", _IsNotFenced),)
     ),
     "a writer that finds the log newer reads the metadata": PatchVariant(
-        ((ChainAttempt, "refresh_epoch", _takes_the_epoch_of_the_log),)
+        ((Failover, "refresh_epoch", _takes_the_epoch_of_the_log),)
     ),
-    "all in-sync replicas have what is acknowledged": PatchVariant(
+    "all in-sync replicas have each acknowledged record": PatchVariant(
         ((ChainFollowers, "replicate", _does_nothing),)
     ),
     "the first one that is left leads": PatchVariant(
         ((PartitionChangeBuilder, "elect", _elects_the_last),)
     ),
-    "those before the new leader leave": PatchVariant(
+    "replicas before the new leader leave": PatchVariant(
         ((PartitionChangeBuilder, "elect", _keeps_all_in_sync),)
     ),
     "puts follow the order of the chain": PatchVariant(
@@ -343,40 +341,43 @@ REPLICATION_RULES: dict[str, PatchVariant] = {
         ((ReplicaFetcher, "check_is_prefix", _does_nothing),)
     ),
     "a leader epoch is that of the segment that has the offset": PatchVariant(
-        ((LocalLog, "_segment_at", _segment_as_listed),)
+        ((LeaderEpochs, "epoch_for_offset", _epoch_as_listed),)
     ),
     "a replica is compared again when it is listed again": PatchVariant(
-        ((ReplicaFetcher, "__init__", _compares_once),)
+        (
+            (chain_followers, "ReplicaFetcher", _ComparesOnce),
+            (replica_recovery, "ReplicaFetcher", _ComparesOnce),
+        )
     ),
     "a diverged replica gets a new directory": PatchVariant(
-        ((ReplicaRecovery, "_copy", _truncates_in_place),)
+        ((Controller, "recovery_class", _TruncatesInPlace),)
     ),
     "nothing is acknowledged without the joining replicas": PatchVariant(
         ((PartitionState, "chain", property(_is_acknowledged_without_joining)),)
     ),
     "a replica is in sync when the barrier stands on it": PatchVariant(
-        ((ReplicaRecovery, "_complete", _completes_at_once),)
+        ((Controller, "recovery_class", _CompletesAtOnce),)
     ),
     "joining is completed in the epoch of its barrier": PatchVariant(
         ((replica_recovery, "complete_joining", _in_any_epoch(complete_joining)),)
     ),
-    "a replica outside of the chain gets what all have": PatchVariant(
-        ((ReplicaRecovery, "_high_watermark", _copies_to_the_leaders_end),)
+    "a replica outside of the chain gets committed records": PatchVariant(
+        ((Controller, "recovery_class", _CopiesToTheLeadersEnd),)
     ),
-    "only what all have is merged": PatchVariant(
+    "only committed records are merged": PatchVariant(
         ((ChainFollowers, "limit_merges", _does_nothing),)
     ),
     "a reader reads the last replica": PatchVariant(
-        ((ReplicaSelection, "replica", property(_reads_the_leader)),)
+        ((partition_log, "ReplicaSelection", _ReadsTheLeader),)
     ),
     "a reader reads the last replica, also a joining one": PatchVariant(
-        ((ReplicaSelection, "replica", property(_reads_the_last_in_sync)),)
+        ((partition_log, "ReplicaSelection", _ReadsTheLastInSync),)
     ),
     "a reader waits for the barrier on the last replica": PatchVariant(
         ((partition_log, "ReplicaSelection", _ReadsWithoutTheBarrier),)
     ),
     "a reader sees nothing that was written with too few in sync": PatchVariant(
-        ((LocalLog, "offset_of_epoch", _hides_nothing),)
+        ((LeaderEpochs, "start_offset_of", _hides_nothing),)
     ),
     "a reader shows nothing of a newer epoch": PatchVariant(
         (

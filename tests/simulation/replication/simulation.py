@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.simulation.patches import PatchVariant
+from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.replication.clients import (
     Follower,
     IdempotentWriter,
@@ -13,9 +13,13 @@ from tests.simulation.replication.clients import (
     Scanner,
     read_all,
 )
-from tests.simulation.replication.controllers import Controller, Outages, ReplicaCleaner, Retention
+from tests.simulation.replication.controllers import (
+    Controller,
+    Outages,
+    ReplicaCleaner,
+    ReplicaRetention,
+)
 from tests.simulation.replication.profile import ReplicationProfile, draw_replication_profile
-from tests.simulation.replication.rules import REPLICATION_SOUND
 from tests.simulation.replication.world import (
     ReplicationWorld,
     create_partition,
@@ -33,7 +37,7 @@ class ReplicationSimulation(Simulation):
     profile: ReplicationProfile
     world: ReplicationWorld
 
-    def __init__(self, seed: int, variant: PatchVariant = REPLICATION_SOUND) -> None:
+    def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the shipped code, or of one without a safety rule."""
         profile = draw_replication_profile(Random(seed))
         super().__init__(seed, profile, profile.faults, profile.steps)
@@ -66,13 +70,13 @@ class ReplicationSimulation(Simulation):
         for number in range(profile.faults.cleaners):
             spawn(f"cleaner {number}", ReplicaCleaner(world).run)
         for number in range(profile.retentions):
-            spawn(f"retention {number}", Retention(world).run)
+            spawn(f"retention {number}", ReplicaRetention(world).run)
         for number in range(profile.outages):
             world.scheduler.spawn(f"outages {number}", Outages(world).run, is_mortal=False)
         world.set_faults(self.faults)
 
     def settle(self) -> None:
-        """Run to the end, and let one more controller see what was delivered late."""
+        """Run to the end, and let one more controller work on late copies of files."""
         self.run_to_end()
         end = Controller(self.world)
         self.scheduler.spawn("controller of the end", end.run, is_mortal=False)

@@ -64,7 +64,7 @@ class TrueReplica:
         return len(self.entries)
 
     def cut(self, end: int) -> None:
-        """Forget what it has from an offset on."""
+        """Forget the records from an offset on."""
         del self.entries[end:]
         self.append_ids = {at: each for at, each in self.append_ids.items() if at < end}
 
@@ -85,12 +85,12 @@ class BrokerObserver:
 
 
 class TrueReplicas:
-    """The replicas of the partition, its state, and what is fixed.
+    """The replicas of the partition, its state, and the records that may not change any more.
 
     Attributes:
         replicas: by broker and directory.
         state: the newest state of the partition in the metadata.
-        fixed: what was acknowledged or read, by offset.
+        fixed: the records that were acknowledged or read, by offset.
         acknowledged_end: the offset after the last record that was acknowledged by all.
         appended: number of records that were acknowledged.
         start: the highest offset that somebody wanted to be the log start.
@@ -170,7 +170,7 @@ class TrueReplicas:
                 self._taken_back_from = min(self._taken_back_from, end)
 
     def _on_start(self, broker_id: int, directory: str, start: int) -> None:
-        """Handle a start marker: whatever a replica has before the start is not read any more."""
+        """Handle a start marker: the replica's records before the start are not read any more."""
         if start > self.start:
             raise ViolationError(f"broker {broker_id}: {start} is behind all deleted records")
         replica = self.replicas.setdefault((broker_id, directory), TrueReplica())
@@ -209,7 +209,7 @@ class TrueReplicas:
                         f"broker {broker_id}: {name.file_name} has {entry} at {at}, which was "
                         f"{replica.entries[at]}"
                     )
-                # A late put was covered by a copy of what all in-sync replicas have.
+                # A late put was covered by a copy of committed records.
                 replica.cut(at)
             if at == replica.end:
                 self._extend(broker_id, replica, entry)
@@ -221,7 +221,7 @@ class TrueReplicas:
     def _extend(self, broker_id: int, replica: TrueReplica, entry: Entry) -> None:
         at, epoch = replica.end, entry.leader_epoch
         last = replica.entries[-1].leader_epoch if replica.entries else 0
-        # One that joins may get a late put behind what it has. It is compared before it is in sync.
+        # A joining replica may get a late put at its end. It is compared before it is in sync.
         is_in_sync = replica is self.replica(broker_id) and broker_id in self.state.isr
         if epoch < last and is_in_sync:
             raise ViolationError(f"broker {broker_id}: leader epoch {epoch} at {at} after {last}")
@@ -284,7 +284,7 @@ class TrueReplicas:
         return not set(self.state.isr) - self._damaged - {broker_id}
 
     def check_in_sync(self) -> None:
-        """Check that the in-sync replicas are prefixes of each other, and have what is fixed."""
+        """Check that in-sync replicas are prefixes of each other, and have all fixed records."""
         in_sync = self.in_sync()
         if not in_sync and self._damaged:
             raise ViolationError(f"all replicas with records have left: {self.state}")
@@ -321,7 +321,7 @@ class TrueReplicas:
     # --- results of actors -----------------------------------------------------------------------
 
     def check_appended(self, values: Sequence[bytes], info: LogAppendInfo) -> None:
-        """Check that all in-sync replicas have what was acknowledged by all."""
+        """Check that all in-sync replicas have the records that all have acknowledged."""
         if info.last_offset - info.base_offset + 1 != len(values):
             raise ViolationError(f"{values} were acknowledged at {info}")
         self.appended += len(values)
@@ -333,7 +333,7 @@ class TrueReplicas:
         self._refused.update(values)
 
     def check_read(self, begin: int, end: int, rows: Sequence[tuple[int, bytes]]) -> None:
-        """Check what a reader was given between two positions.
+        """Check the records that a reader got between two positions.
 
         Args:
             begin: the position before.
@@ -376,18 +376,18 @@ class TrueReplicas:
     def _eligible(self) -> list[TrueReplica]:
         """Return the replicas that may be elected without being in sync.
 
-        They lack what was on its way to them when they left, which is not acknowledged either.
+        They lack puts that were on their way when they left, which are not acknowledged either.
         """
         eligible = self.state.eligible_leader_replicas
         return [self.replica(each) for each in eligible if each not in self._damaged]
 
     def check_extent(self, start: int, end: int, acknowledged: int) -> None:
-        """Check the extent that a new look at the log showed.
+        """Check the extent of the log that a new listing showed.
 
         Args:
             start: the log start offset.
             end: the log end offset.
-            acknowledged: the `acknowledged_end` when the look began.
+            acknowledged: the `acknowledged_end` when the listing began.
         """
         if start > self.start or end < acknowledged:
             raise ViolationError(
@@ -414,7 +414,7 @@ class TrueReplicas:
                 self._check_has(broker, replica, at, value)
 
     def check_end(self) -> None:
-        """Check that all replicas are equal, and that no value is there twice or was refused."""
+        """Check that all replicas are equal, and have no value twice and none that was refused."""
         if set(self.state.isr) != set(self.state.replicas) or self.state.joining:
             raise ViolationError(f"not all replicas are in sync in the end: {self.state}")
         (_, first), *others = self.in_sync()

@@ -87,8 +87,8 @@ FAILURES: Final = (
 class BrokerStore(SimulatedStore):
     """The store of one root, which may not answer, or answer slowly.
 
-    What it answers while it fails is drawn apart from everything else, so that a seed has the same
-    steps for each kind of error.
+    The errors of a failing root are drawn from a random source of their own, so that a seed has the
+    same steps for each kind of error.
 
     Attributes:
         is_down: whether each request fails.
@@ -144,7 +144,7 @@ class BrokerStore(SimulatedStore):
         super()._write(what, path, checked, can_be_resent=can_be_resent)
 
     def _deliver_late(self, what: str, path: str, effect: Callable[[], None]) -> None:
-        was_down = self.is_down  # then it was refused at once, and the actor is told so
+        was_down = self.is_down  # then it was refused at once, with an error
 
         def unless_down() -> None:
             if was_down:
@@ -173,10 +173,11 @@ class BrokerStore(SimulatedStore):
     def _failure(self, path: str) -> StorageError:
         return self._kinds.choice(FAILURES)(f"{path}: the simulated store fails", path=path)
 
-    def _pass_time(self) -> None:
+    def pass_time(self) -> None:
+        """Let other actors run, for longer while the root lags."""
         if self.lag_ms:
             self._scheduler.pass_time(self._scheduler.random.expovariate(1 / self.lag_ms))
-        super()._pass_time()
+        super().pass_time()
 
     def _note(self, what: str, path: str, outcome: str) -> None:
         super()._note(f"{self.url.rpartition('/')[2]}: {what}", path, outcome)

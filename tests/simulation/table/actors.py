@@ -55,7 +55,7 @@ class _Actor:
 # --- commits -------------------------------------------------------------------------------------
 
 
-class Committer(_Actor):
+class VersionCommitter(_Actor):
     """Appends versions, and stands still at times."""
 
     def run(self) -> None:
@@ -88,7 +88,7 @@ class Committer(_Actor):
 def read_and_list(
     world: TableWorld, table: SimulatedTable
 ) -> tuple[PartitionTable, listing.LogFiles] | None:
-    """Return the newest version, and what a listing offers that began after it was read."""
+    """Return the newest version, and the files that a listing offers, made after it was read."""
     before = table.read()
     world.stand_still()
     log = list_log(world)
@@ -96,7 +96,7 @@ def read_and_list(
 
 
 def list_log(world: TableWorld) -> listing.LogFiles | None:
-    """Return what a listing of the log offers to the table; None if it took too long."""
+    """Return the files that a listing of the log offers; None if the listing took too long."""
     files = list_partition(world)
     if files is None:
         return None
@@ -117,7 +117,7 @@ def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> N
             return
 
 
-class DeletesRecords(_Actor):
+class RecordDeleter(_Actor):
     """Deletes the records before random offsets, from the log and the table."""
 
     def run(self) -> None:
@@ -137,7 +137,7 @@ class DeletesRecords(_Actor):
                 world.table.check_deleted(offset)
 
 
-class Operator(_Actor):
+class TableOperator(_Actor):
     """Changes the settings of the topic."""
 
     def run(self) -> None:
@@ -174,7 +174,7 @@ class TableCompactor(_Actor):
             with suppress(StorageError, OffsetOutOfRangeError, LogEndOffsetMismatchError):
                 self.compact(log)
                 if random.random() < world.conditions.commits_after:
-                    Committer(world).commit(table)
+                    VersionCommitter(world).commit(table)
 
     def compact(self, log: LocalLog) -> None:
         """Compact once."""
@@ -205,7 +205,7 @@ class TableCompactor(_Actor):
 
 
 class TableCleaner(_Actor):
-    """Does what the clean job does, and keeps the names that the table needs."""
+    """Does the work of the clean job, and keeps the names that the table needs."""
 
     def run(self) -> None:
         """Clean until the simulation ends."""
@@ -243,6 +243,11 @@ class CleanerOfTable(PartitionCleaner):
 
     world: TableWorld
 
+    @property
+    def now_us(self) -> int:
+        """The storage's time, by which replaced files are old (protocol B10, C1)."""
+        return self._now_us
+
     def _rewrite(self, listed: DirectoryListing) -> DirectoryListing:
         return super()._rewrite(listed) if self._config.cleanup_policy else listed
 
@@ -254,34 +259,31 @@ class CleanerOfTable(PartitionCleaner):
         return listed
 
     def _deletable(self, listed: DirectoryListing | None = None) -> DeletableFiles:
-        found = super()._deletable(listed)
-        names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
-        if not any(map(is_parquet, names)):
-            return found
-        self.world.stand_still()
-        needed = names_needed(self, names)
-        kept = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
-        self.world.stand_still()
-        return replace(found, segments=tuple(kept))
+        return without_needed(self.world, super()._deletable(listed), self.now_us)
 
 
-def names_needed(cleaner: CleanerOfTable, names: list[SegmentName]) -> set[SegmentName]:
+def without_needed(world: TableWorld, found: DeletableFiles, now_us: int) -> DeletableFiles:
+    """Return the files that the log may free, without the segments that the table needs."""
+    names = [name for file in found.segments if (name := SegmentName.parse(file.name))]
+    if not any(map(is_parquet, names)):
+        return found
+    world.stand_still()
+    needed = names_needed(world, names, now_us)
+    freed = [file for file in found.segments if SegmentName.parse(file.name) not in needed]
+    world.stand_still()
+    return replace(found, segments=tuple(freed))
+
+
+def names_needed(world: TableWorld, names: list[SegmentName], now_us: int) -> set[SegmentName]:
     """Return the names that the table needs, of names that the log may free (protocol B9, B10)."""
-    table = SimulatedTable(cleaner.world)
+    table = SimulatedTable(world)
     table.read()
-    retention_ms = cleaner.world.conditions.file_retention_ms
-    history = table.history(retention_ms, cleaner_time_us(cleaner))
+    history = table.history(world.conditions.file_retention_ms, now_us)
     parquet = [name for name in names if is_parquet(name)]
-    if history is not None:
-        cleaner.world.histories[cleaner.world.actor_name()] = history
     if history is None:
         return set(parquet)
+    world.histories[world.actor_name()] = history
     return {name for name in parquet if free_names.is_needed(name, history)}
-
-
-def cleaner_time_us(cleaner: CleanerOfTable) -> int:
-    """Return the storage's time, by which replaced files are old (protocol B10, C1)."""
-    return cleaner._now_us
 
 
 # --- readers -------------------------------------------------------------------------------------
@@ -311,7 +313,7 @@ class VersionReader(_Actor):
             try:
                 rows = read_file(world, name)
             except NotFoundError as error:
-                if truth._may_be_read(number):
+                if truth.may_be_read(number):
                     raise ViolationError(f"version {number} misses a file: {error}") from error
                 return
             if [at for at, _ in rows] != truth.rows_of(name):

@@ -19,11 +19,11 @@ from tests.simulation.table import actors, world
 from tests.simulation.table.actors import CleanerOfTable
 from tests.simulation.table.world import CompactionsTable, SimulatedTable, TableWorld
 
-# --- what a version may add ----------------------------------------------------------------------
+# --- the files of a version ----------------------------------------------------------------------
 
 
 def _rebases(log: DeltaLog, actions: list[Any]) -> None:
-    """Append to whatever version is the newest, as writers of other tables do."""
+    """Append after the newest version, as writers of other tables do."""
     while True:
         try:
             log.append(actions, "WRITE")
@@ -31,6 +31,9 @@ def _rebases(log: DeltaLog, actions: list[Any]) -> None:
             log.refresh()
         else:
             return
+
+
+_shipped_fits = PartitionTable.fits
 
 
 def _overlaps(
@@ -42,19 +45,16 @@ def _overlaps(
 def _leaves_gaps(
     table: PartitionTable, name: SegmentName, overlapped: tuple[SegmentName, ...]
 ) -> bool:
-    return not overlapped or _is_aligned(table, name, overlapped)
+    return not overlapped or _shipped_fits(table, name, overlapped)
 
 
-_is_aligned = next_version._is_aligned
+_shipped_with_file = PartitionTable.with_file
 
 
 def _ends_with_the_last_added(
     table: PartitionTable, name: SegmentName, replaced: tuple[SegmentName, ...]
 ) -> PartitionTable:
-    return replace(_with_file(table, name, replaced), end=end_offset(name))
-
-
-_with_file = next_version._with_file
+    return replace(_shipped_with_file(table, name, replaced), end=end_offset(name))
 
 
 def _any(files: Iterable[FileInfo], parquet: Collection[SegmentName]) -> set[SegmentName]:
@@ -77,13 +77,13 @@ def _never(*_: Any) -> bool:
 # --- compactions ---------------------------------------------------------------------------------
 
 
+_shipped_compaction = listing.complete_compaction
+
+
 def _part_of_a_compaction(live: LiveLog, end: int) -> listing.Compaction | None:
     ends = [each.end_offset for each in live.segments if each.name.is_compacted]
-    found = [_complete(live, end or 0) for end in ends]
+    found = [_shipped_compaction(live, end or 0) for end in ends]
     return next((each for each in reversed(found) if each is not None), None)
-
-
-_complete = listing._complete
 
 
 def _its_own_end(own_end: int, newest: int | None, log_end_offset: int, *, is_first: bool) -> int:
@@ -106,7 +106,7 @@ def _adds_at_once(
     return next_version.with_files(changed, log)
 
 
-def _is_different(known: TableSetting, setting: TableSetting) -> bool:
+def _is_different(setting: TableSetting, known: TableSetting) -> bool:
     return known != setting
 
 
@@ -117,28 +117,30 @@ def _moves_nothing(world: TableWorld, table: SimulatedTable, offset: int) -> Non
     """Leave the table as it is: the next commit moves its start."""
 
 
+_shipped_names_needed = actors.names_needed
+
+
 def _knows_an_earlier_version(
-    cleaner: CleanerOfTable, names: list[SegmentName]
+    table_world: TableWorld, names: list[SegmentName], now_us: int
 ) -> set[SegmentName]:
     """Go by the versions that the process has read first."""
-    histories = cleaner.world.histories
-    earlier = histories.get(cleaner.world.actor_name())
-    needed = _names_needed(cleaner, names)
+    histories = table_world.histories
+    earlier = histories.get(table_world.actor_name())
+    needed = _shipped_names_needed(table_world, names, now_us)
     if earlier is None:
         return needed
-    histories[cleaner.world.actor_name()] = earlier
+    histories[table_world.actor_name()] = earlier
     return {n for n in names if world.is_parquet(n) and free_names.is_needed(n, earlier)}
-
-
-_names_needed = actors.names_needed
 
 
 def _needs_the_newest(times_us: Mapping[int, int], before_us: int) -> int:
     return max(times_us)
 
 
-def _own_time_us(cleaner: CleanerOfTable) -> int:
-    return cleaner.world.clock.time_us()
+class _GoesByItsOwnClock(CleanerOfTable):
+    @property
+    def now_us(self) -> int:
+        return self.world.clock.time_us()
 
 
 # --- both ----------------------------------------------------------------------------------------
@@ -167,17 +169,17 @@ TABLE_RULES: dict[str, PatchVariant] = {
     "a version is appended at the state that was read": PatchVariant(
         ((world, "append", _rebases),)
     ),
-    "a file covers whole files": PatchVariant(((next_version, "_is_aligned", _overlaps),)),
-    "a file leaves no gap": PatchVariant(((next_version, "_is_aligned", _leaves_gaps),)),
+    "a file covers whole files": PatchVariant(((PartitionTable, "fits", _overlaps),)),
+    "a file leaves no gap": PatchVariant(((PartitionTable, "fits", _leaves_gaps),)),
     "the end is that of the last file": PatchVariant(
-        ((next_version, "_with_file", _ends_with_the_last_added),)
+        ((PartitionTable, "with_file", _ends_with_the_last_added),)
     ),
     "nothing spent is added": PatchVariant(((listing, "unspent", _any),)),
     "the log is listed after the version was read": PatchVariant(
         ((actors, "read_and_list", _list_and_read),)
     ),
     "only a complete compaction is added": PatchVariant(
-        ((listing, "_complete", _part_of_a_compaction),)
+        ((listing, "complete_compaction", _part_of_a_compaction),)
     ),
     "no compaction names an end below an earlier one": PatchVariant(
         ((compaction_end, "end_to_name", _its_own_end),)
@@ -187,7 +189,7 @@ TABLE_RULES: dict[str, PatchVariant] = {
     ),
     "only a later compaction replaces one": PatchVariant(
         (
-            (next_version, "_is_superseded", _never),
+            (PartitionTable, "has_compaction", _never),
             (actors, "read_and_list", _list_and_read),
         )
     ),
@@ -197,7 +199,9 @@ TABLE_RULES: dict[str, PatchVariant] = {
     "a version that changes the setting adds no file": PatchVariant(
         ((next_version, "next_partition", _adds_at_once),)
     ),
-    "an older setting changes nothing": PatchVariant(((next_version, "_is_newer", _is_different),)),
+    "an older setting changes nothing": PatchVariant(
+        ((TableSetting, "is_newer_than", _is_different),)
+    ),
     "a name is freed only if no next version could add it": PatchVariant(
         ((free_names, "could_add", _never),)
     ),
@@ -208,7 +212,7 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((free_names, "first_version_needed", _needs_the_newest),)
     ),
     "replaced files go by the storage's time": PatchVariant(
-        ((actors, "cleaner_time_us", _own_time_us),)
+        ((actors, "CleanerOfTable", _GoesByItsOwnClock),)
     ),
     "the log is read from the end of the version that is read": PatchVariant(
         ((actors, "version_and_view", _files_and_end_of_two_versions),)

@@ -12,32 +12,28 @@ from tests.simulation.compaction.actors import TableFollower, TableReader, TailM
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.log.small_numbers import small_numbers
 from tests.simulation.log.writers import IdempotentWriter, Writer
-from tests.simulation.patches import PatchVariant
+from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
-from tests.simulation.store import SimulatedDisk
+from tests.simulation.store import DeltaStore, SimulatedDisk
 from tests.simulation.table.actors import (
-    Committer,
-    DeletesRecords,
-    Operator,
     ReaderOfBoth,
+    RecordDeleter,
     TableCleaner,
     TableCompactor,
+    TableOperator,
+    VersionCommitter,
     VersionReader,
 )
 from tests.simulation.table.profile import CHANGING, TableProfile, draw_table_profile
 from tests.simulation.table.true_table import TrueTable
 from tests.simulation.table.world import (
     SimulatedTable,
-    TableStore,
     TableWorld,
     compactions_know_the_table,
 )
 from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
-
-TABLE_SOUND = PatchVariant()
-"""The rules as they are."""
 
 _MAX_COMMITS = 20
 
@@ -49,7 +45,7 @@ class TableSimulation(Simulation):
     profile: TableProfile
     world: TableWorld
 
-    def __init__(self, seed: int, variant: PatchVariant = TABLE_SOUND) -> None:
+    def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the rules of the table, or of all but one."""
         profile = draw_table_profile(Random(seed))
         faults = profile.log.faults
@@ -66,7 +62,7 @@ class TableSimulation(Simulation):
         self.world = TableWorld(
             self.scheduler,
             clock,
-            TableStore(disk, self.scheduler, truth, faults),
+            DeltaStore(disk, self.scheduler, truth, faults),
             truth,
             faults,
             LocalLog,
@@ -105,9 +101,9 @@ class TableSimulation(Simulation):
         for number in range(profile.table_cleaners):
             spawn(f"cleaner {number}", TableCleaner(world).run)
         for number in range(faults.retentions):
-            spawn(f"deletes records {number}", DeletesRecords(world).run)
+            spawn(f"deletes records {number}", RecordDeleter(world).run)
         for number in range(profile.committers):
-            spawn(f"committer {number}", Committer(world).run)
+            spawn(f"committer {number}", VersionCommitter(world).run)
         for number in range(faults.followers):
             spawn(f"follower {number}", TableFollower(world).run)
         for number in range(profile.log.tables):
@@ -117,7 +113,7 @@ class TableSimulation(Simulation):
         for number in range(profile.both_readers):
             spawn(f"reader of both {number}", ReaderOfBoth(world).run)
         if profile.toggles or profile.policy == CHANGING:
-            spawn("operator", Operator(world).run)
+            spawn("operator", TableOperator(world).run)
 
     def check_end(self) -> None:
         """Check the log as new processes read it, and that commits come to an end."""
@@ -130,7 +126,7 @@ class TableSimulation(Simulation):
         ReadTable(truth).read(truth.start, given, truth.end, began_ms=now_ms, now_ms=now_ms)
         table = SimulatedTable(world)
         for _ in range(_MAX_COMMITS):
-            if not Committer(world).commit(table):
+            if not VersionCommitter(world).commit(table):
                 break
         else:
             raise ViolationError("one committer alone does not come to an end")

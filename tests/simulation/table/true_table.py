@@ -27,7 +27,7 @@ class TrueTable(CompactedTruth):
 
     Attributes:
         file_retention_us: ``table.deleted.file.retention.ms``.
-        versions: what each version says of the partition, in order.
+        versions: the partition in each version, in order.
         times_us: when each version appeared, by the storage's clock.
         was_compacted: whether a compaction ever began.
         deleted: the highest offset up to which the deletion of records was acknowledged.
@@ -79,10 +79,11 @@ class TrueTable(CompactedTruth):
         super().on_file_deleted(path)
         name = SegmentName.parse(path.rpartition("/")[2])
         for number, table in enumerate(self.versions):
-            if name in table.files and self._may_be_read(number):
+            if name in table.files and self.may_be_read(number):
                 raise ViolationError(f"{path} was deleted, and version {number} has it")
 
-    def _may_be_read(self, number: int) -> bool:
+    def may_be_read(self, number: int) -> bool:
+        """Return whether a version is the newest, or was replaced within the files' retention."""
         replaced = number + 1
         return (
             replaced == len(self.versions)

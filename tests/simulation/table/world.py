@@ -15,7 +15,7 @@ from typing import Any
 from spark_log.delta import DataFile, DeltaLog
 from spark_log.errors import AlreadyExistsError, NotFoundError
 from spark_log.log.clean import compactor, expired_tombstones
-from spark_log.log.clean.batch_filter import BatchFilter
+from spark_log.log.clean.delete_horizons import DeleteHorizons
 from spark_log.log.clean.log_to_clean import first_dirty_offset
 from spark_log.log.directory.log_view import LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
@@ -41,7 +41,6 @@ from tests.simulation.compaction.actors import CompactedWorld
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
 from tests.simulation.patches import Patch
-from tests.simulation.store import SimulatedStore
 from tests.simulation.table.profile import TableProfile
 from tests.simulation.table.true_table import PARTITION, TABLE, TrueTable
 
@@ -59,14 +58,6 @@ def parquet_names(files: Iterable[FileInfo]) -> list[SegmentName]:
     """Return the segments in a listing that stand for Parquet segments."""
     names = (SegmentName.parse(file.name) for file in files)
     return [name for name in names if name is not None and is_parquet(name)]
-
-
-class TableStore(SimulatedStore):
-    """A simulated store on which a Delta table can be opened."""
-
-    def directory_url(self, directory: str) -> str:
-        """Return a URL, which no library opens."""
-        return f"simulated/{directory}"
 
 
 @dataclass(slots=True)
@@ -99,7 +90,7 @@ class TableWorld(CompactedWorld):
         return self.topic_settings[-1]
 
     def stand_still(self) -> None:
-        """Stand still at times, until whatever was known is long past."""
+        """Stand still at times, until all listings that the actor knows are outdated."""
         random = self.scheduler.random
         if not self.is_ending and random.random() < self.conditions.still:
             self.scheduler.note("stands still")
@@ -265,15 +256,14 @@ def compactions_know_the_table(world: TableWorld) -> tuple[Patch, ...]:
     ) -> int | None:
         return world.compactions_table().take_generation(view, keeps_clean=keeps_clean)
 
-    is_past_horizon = BatchFilter._is_past_horizon
-
-    def goes(self: BatchFilter, header: BatchHeader, base_offset: int) -> bool:
-        limit = world.compactions_table().tombstones_from
-        is_below = base_offset + header.last_offset_delta < limit
-        return is_below and is_past_horizon(self, header, base_offset)
+    class Horizons(DeleteHorizons):
+        def has_passed(self, header: BatchHeader, base_offset: int) -> bool:
+            limit = world.compactions_table().tombstones_from
+            is_below = base_offset + header.last_offset_delta < limit
+            return is_below and super().has_passed(header, base_offset)
 
     return (
         (compactor, "take_generation", take_generation),
         (expired_tombstones, "take_generation", take_generation),
-        (BatchFilter, "_is_past_horizon", goes),
+        (compactor, "DeleteHorizons", Horizons),
     )

@@ -1,4 +1,4 @@
-"""Actors that clean transactional ids, and what those see of a partition that maintain its log."""
+"""Actors that clean transactional ids, and the world of actors that maintain one partition."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class TransactionalProducer:
             else:
                 owner = commit(world, coordinator, owner)
             if random.random() < _FINISHED_CHANCE:
-                coordinator.finish()
+                coordinator.complete()
             if random.random() < world.profile.leave:
                 world.scheduler.note("does nothing for a while")
                 world.rest(4 * DELETE_DELAY_MS)

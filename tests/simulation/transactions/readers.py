@@ -1,4 +1,4 @@
-"""Actors that read, of both isolation levels, and end what holds them up."""
+"""Actors that read with either isolation level, and end transactions that block them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ that are on their way continue within it."""
 _IDLE_MS = DELETE_DELAY_MS / 4
 
 
-class Reader:
+class PartitionReader:
     """Reads one partition in sequence, as a consumer does.
 
-    With ``read_committed``, whatever holds it up is given to an observer.
+    With ``read_committed``, it gives a transaction that blocks it to an observer.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Reader:
     def _read(self, log: PartitionLog, position: int) -> int:
         """Read to the end, or to the first open transaction; return the position there."""
         world, truth = self._world, self._world.truth.partition(self._partition)
-        # A reader that is held up may learn later that the log start has passed what it waits for.
+        # A blocked reader may learn late that the log start has passed the blocking transaction.
         readable_to = truth.first_open_offset if self._is_committed else truth.end
         begin = position
         batches = log.stream(position, isolation_level=self._isolation_level)
@@ -119,7 +119,7 @@ class Reader:
 
 
 class Inspector:
-    """Compares what a log's handle knows of transactions with the model, and scans it."""
+    """Compares the transactions that a log's handle knows with the model, and scans the log."""
 
     def __init__(self, world: TransactionsWorld, partition: TopicIdPartition) -> None:
         self._world = world

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,22 +20,18 @@ from spark_log.transaction import (
     TopicIdPartition,
     TransactionCoordinator,
     TransactionMetadata,
-    changes,
+    decisions,
 )
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import markers as markers_module
 from spark_log.transaction.records import TransactionRecord
 from tests.simulation.patches import PatchVariant
 
-TRANSACTIONS_SOUND = PatchVariant()
-"""The shipped code."""
-
-
 # --- the state log -------------------------------------------------------------------------------
 
 _shipped_register = TransactionCoordinator.register
-_shipped_registration = changes.register
-_shipped_commit = changes.commit
+_shipped_registration = decisions.register
+_shipped_commit = decisions.commit
 _shipped_append = LocalLog.append
 
 
@@ -65,7 +61,7 @@ def _commits_a_batch_again(state: TransactionMetadata, *what: Any, **which: Any)
 
 
 def _appends_wherever_the_end_is(
-    self: LocalLog, records: Any, *, expected_leo: int | None = None, **how: Any
+    self: LocalLog, records: Any, *, expected_end_offset: int | None = None, **how: Any
 ) -> LogAppendInfo:
     return _shipped_append(self, records, **how)
 
@@ -78,20 +74,24 @@ def _records_nothing(*_: object) -> None:
 
 _shipped_put_markers = markers_module.put_markers
 _shipped_markers = markers_module.transaction_markers
-_shipped_replay = ProducerState._replay_batch
+_shipped_replay = ProducerState.replay
 _shipped_check = ProducerState.check
 
 
 def _replays_markers_in_their_transactions_epoch(
-    self: ProducerState, header: BatchHeader, *where: int
+    self: ProducerState, segment_base_offset: int, headers: Iterable[BatchHeader], appended_us: int
 ) -> None:
-    if header.marker is not None:
-        header = replace(header, producer_epoch=header.producer_epoch - 1)
-    _shipped_replay(self, header, *where)
+    headers = [
+        header
+        if header.marker is None
+        else replace(header, producer_epoch=header.producer_epoch - 1)
+        for header in headers
+    ]
+    _shipped_replay(self, segment_base_offset, headers, appended_us)
 
 
 def _has_marker_of_the_same_epoch(self: ProducerState, marker: EndTransactionMarker) -> bool:
-    entry = self._entries.get(marker.producer_id)
+    entry = dict(self.entries()).get(marker.producer_id)
     is_open = entry is not None and entry.first_transaction_offset is not None
     return entry is not None and entry.epoch >= marker.producer_epoch - 1 and not is_open
 
@@ -113,7 +113,7 @@ def _checks_no_open_transaction(self: ProducerState, *what: Any, **how: Any) -> 
 def _every_participant_counts(
     state: TransactionMetadata,
 ) -> Mapping[TopicIdPartition, list[EndTransactionMarker]]:
-    is_committed = state.state.is_committed
+    is_committed = state.is_committed
     return {
         partition: [replace(marker, is_committed=is_committed) for marker in found]
         for partition, found in _shipped_markers(state).items()
@@ -125,11 +125,11 @@ TRANSACTIONS_RULES: dict[str, PatchVariant] = {
         ((TransactionCoordinator, "register", _registers_one_partition),)
     ),
     "a registration is refused after the decision": PatchVariant(
-        ((changes, "register", _registers_whoever_asks),)
+        ((decisions, "register", _registers_whoever_asks),)
     ),
     "a marker raises the epoch": PatchVariant(
         (
-            (ProducerState, "_replay_batch", _replays_markers_in_their_transactions_epoch),
+            (ProducerState, "replay", _replays_markers_in_their_transactions_epoch),
             (ProducerState, "has_marker", _has_marker_of_the_same_epoch),
         )
     ),
@@ -151,7 +151,9 @@ TRANSACTIONS_RULES: dict[str, PatchVariant] = {
     "a decision is appended where it was made": PatchVariant(
         ((LocalLog, "append", _appends_wherever_the_end_is),)
     ),
-    "a micro-batch is committed once": PatchVariant(((changes, "commit", _commits_a_batch_again),)),
+    "a micro-batch is committed once": PatchVariant(
+        ((decisions, "commit", _commits_a_batch_again),)
+    ),
     "a producer id is recorded before it is used": PatchVariant(
         ((coordinator_module, "record_producer", _records_nothing),)
     ),

@@ -10,7 +10,7 @@ from spark_log.log.verify.verifier import Verifier
 from spark_log.transaction import TopicIdPartition
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention, Vandal
 from tests.simulation.log.world import World
-from tests.simulation.patches import PatchVariant
+from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import SimulatedDisk, SimulatedStore
@@ -18,8 +18,7 @@ from tests.simulation.transactions.jobs import Driver, Executor
 from tests.simulation.transactions.maintenance import IdCleaning, PartitionWorld
 from tests.simulation.transactions.owners import PlainWriter, TransactionalProducer
 from tests.simulation.transactions.profile import TransactionsProfile, draw_transactions_profile
-from tests.simulation.transactions.readers import Inspector, Reader
-from tests.simulation.transactions.rules import TRANSACTIONS_SOUND
+from tests.simulation.transactions.readers import Inspector, PartitionReader
 from tests.simulation.transactions.true_transactions import TrueTransactions
 from tests.simulation.transactions.world import (
     JOB,
@@ -40,7 +39,7 @@ class TransactionsSimulation(Simulation):
     profile: TransactionsProfile
     world: TransactionsWorld
 
-    def __init__(self, seed: int, variant: PatchVariant = TRANSACTIONS_SOUND) -> None:
+    def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the shipped code, or of one without a safety rule."""
         profile = draw_transactions_profile(Random(seed))
         super().__init__(seed, profile, profile.faults, profile.steps)
@@ -79,10 +78,10 @@ class TransactionsSimulation(Simulation):
             spawn(f"executor {number}", Executor(world).run)
         for partition in world.partitions:
             name = f"reader {partition.partition}"
-            spawn(name, Reader(world, partition, "read_committed").run)
+            spawn(name, PartitionReader(world, partition, "read_committed").run)
         for number in range(profile.followers):
             partition = random.choice(world.partitions)
-            spawn(f"follower {number}", Reader(world, partition, "read_uncommitted").run)
+            spawn(f"follower {number}", PartitionReader(world, partition, "read_uncommitted").run)
             spawn(f"inspector {number}", Inspector(world, random.choice(world.partitions)).run)
         for number in range(profile.faults.writers):
             spawn(f"writer {number}", PlainWriter(world, f"w{number}").run)
@@ -102,7 +101,7 @@ class TransactionsSimulation(Simulation):
                 spawn(f"{actor.__name__.lower()} {number}", actor(cast(World, part)).run)
 
     def settle(self) -> None:
-        """Run to the end, and end what only registered: it holds no reader up."""
+        """Run to the end, and end transactions that were only registered: they block no reader."""
         self.run_to_end()
         for transactional_id in self.ids:
             coordinator = open_coordinator(self.world.open_cluster(), transactional_id)
@@ -116,7 +115,7 @@ class TransactionsSimulation(Simulation):
         if not world.profile.faults.vandals:
             never.add(LogFindingKind.WRONG_SNAPSHOT)
         for partition in world.partitions:
-            Reader(world, partition, "read_committed").read_all()
+            PartitionReader(world, partition, "read_committed").read_all()
             log = OpenLogs(world.open_cluster(), world.image).log(partition)
             for finding in Verifier(log.replica).findings():
                 if finding.severity is LogSeverity.ERROR or finding.kind in never:

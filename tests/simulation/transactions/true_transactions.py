@@ -15,7 +15,7 @@ from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ProducerIdAndEpoch
 from spark_log.storage import Store
-from spark_log.transaction import TopicIdPartition, TransactionMetadata, TransactionState
+from spark_log.transaction import TopicIdPartition, TransactionMetadata
 from spark_log.transaction.records import TransactionRecord, from_json
 from spark_log.transaction.state_log import TransactionStateLog
 from tests.simulation.violation import ViolationError
@@ -255,11 +255,11 @@ class TrueTransactions:
         assert decision is not None
         self.decided.add(number)
         for producer_id, participant in state.participants.items():
-            is_committed = state.state.is_committed and producer_id in decision.counting
+            is_committed = state.is_committed and producer_id in decision.counting
             self.outcomes[participant.producer] = is_committed
             if is_committed and participant.producer in self._refused:
                 raise ViolationError(f"{participant.producer} was refused, and then committed")
-        if decision.batch_id is not None and state.state.is_committed:
+        if decision.batch_id is not None and state.is_committed:
             batch = number[0], decision.batch_id
             if batch in self.batches:
                 raise ViolationError(f"micro-batch {batch} is committed twice")
@@ -308,7 +308,7 @@ class TrueTransactions:
             raise ViolationError(f"{values[0]!r} was acknowledged at {info.base_offset}: {found}")
 
     def check_decided(self, counting: Sequence[ProducerIdAndEpoch], *, is_committed: bool) -> None:
-        """Check that an acknowledged commit or abort is what was decided."""
+        """Check that an acknowledged commit or abort is the one that was decided."""
         for each in counting:
             if self.outcomes.get(each, False) is not is_committed:
                 raise ViolationError(f"{each}: {is_committed=} was acknowledged, and is not so")
@@ -365,7 +365,7 @@ class TrueTransactions:
             if log.last_stable_offset != log.end:
                 raise ViolationError(f"{log.directory}: {sorted(map(str, log.open))} hang")
         for transactional_id, state in self.states.items():
-            if state.state is TransactionState.ONGOING or state.state.is_prepared:
+            if state.is_open:
                 raise ViolationError(f"{transactional_id} is {state.state} in the end")
 
 

@@ -18,13 +18,12 @@ from spark_log.metadata.metadata_log import MetadataLog
 from spark_log.metadata.producer_ids import ProducerIds
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import RECORD_SCHEMA, ProducerAppend, ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator, changes, markers
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator, decisions
 from spark_log.transaction import coordinator as coordinator_module
 from spark_log.transaction import state as state_module
 from spark_log.util.suppressed import SuppressedErrors
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.records import Record, record_batch
-from tests.simulation.log.small_numbers import SameThread
 from tests.simulation.patches import Patch
 from tests.simulation.scheduler import START_US, Scheduler
 from tests.simulation.store import SimulatedStore
@@ -117,7 +116,7 @@ class TransactionsWorld:
         return SimulatedCluster(self)
 
     def end_faults(self) -> None:
-        """Let the storage work, and tell the actors to come to an end."""
+        """Let the storage work, and tell the actors to end."""
         self.store.faults = self.profile.faults.without_faults()
         self.is_ending = True
 
@@ -266,7 +265,7 @@ def _config(resource_type: str, resource_name: str, name: str, value: object) ->
 
 
 def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
-    """Return patches that make state logs short, epochs few, and everything one thread's work.
+    """Return patches that make state logs short, and epochs few.
 
     They belong to constants that no caller chooses.
     """
@@ -284,9 +283,8 @@ def small_transactions(profile: TransactionsProfile) -> tuple[Patch, ...]:
         (state_log_module, "INTERNAL_LOG_CONFIG", state_log_config),
         (StateLog, "trim_every", profile.trim_every),
         (Appender, "races_per_listing", profile.faults.races_per_listing),
-        (markers, "ThreadPoolExecutor", SameThread),
         *(
             (module, "LAST_EPOCH", profile.last_epoch)
-            for module in (changes, coordinator_module, state_module)
+            for module in (decisions, coordinator_module, state_module)
         ),
     )

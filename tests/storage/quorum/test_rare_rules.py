@@ -130,7 +130,7 @@ def member_added_behind_a_client(quorum):
 SITUATIONS = {
     "the highest vote is adopted": vote_of_a_later_ballot,
     "objects are deleted only beside the file": copy_that_failed,
-    "who does not agree is asked again": root_wiped_in_a_round,
+    "members that do not agree are asked again": root_wiped_in_a_round,
     "a list is on a majority of the members before": member_added_behind_a_client,
 }
 

@@ -33,10 +33,10 @@ class OpenTransaction:
 
 
 class SoundLog:
-    """Runs clients at random; `operations` is what they note.
+    """Runs clients at random; `operations` are the operations that they noted.
 
     A client that crashes does not know whether its last operation took effect, and another one
-    takes its place. A consumer that is assigned partitions goes on from a committed position.
+    takes its place. A consumer that is assigned partitions continues from a committed position.
     """
 
     def __init__(self, chance: Random, steps: int):

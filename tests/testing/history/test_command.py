@@ -30,7 +30,7 @@ def check(tmp_path):
 def test_a_sound_history_ends_with_status_0(check):
     result = check(SOUND)
     assert result.exit_code == 0
-    assert result.stdout == "3 operations, 0 anomalies told\n"
+    assert result.stdout == "3 operations, 0 anomalies shown\n"
 
 
 def test_an_anomaly_is_printed_and_ends_with_status_1(check):
@@ -38,7 +38,7 @@ def test_an_anomaly_is_printed_and_ends_with_status_1(check):
     assert result.exit_code == 1
     assert result.stdout == (
         "lost-write: flights-0: 'a' was acknowledged at 0 and never polled, although offset 1 was "
-        "(p/0, c/0)\n3 operations, 1 anomalies told\n"
+        "(p/0, c/0)\n3 operations, 1 anomalies shown\n"
     )
 
 

@@ -7,32 +7,22 @@ The file is mapped, or read from an object store in ranges: only the columns tha
 
 from __future__ import annotations
 
-import io
-import struct
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.file import (
-    FIRST_RANGE_BYTES,
-    Decode,
-    PackedHeaders,
-    Range,
-    SegmentFile,
-    read_end,
-)
+from spark_log.log.segment.file import Decode, PackedHeaders, SegmentFile
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
     decode_block,
+    no_rows,
 )
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
+from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
 from spark_log.log.segment.parquet.typed_columns import LeftOutValues
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
 from spark_log.record import (
@@ -44,19 +34,16 @@ from spark_log.record import (
     int_array,
     ints_of,
 )
-from spark_log.storage import COPIED_BYTES, Store
+from spark_log.storage import Store
 
 if TYPE_CHECKING:
     from pyarrow import parquet
 
-_MAGIC: Final = b"PAR1"
-_TRAILER: Final = struct.Struct("<I4s")
-
 _NEAR_BYTES: Final = 65_536
 """Bytes between two wanted column chunks that are read with them: one request costs more."""
 
-Chunks = Sequence[tuple[int, int]]
-"""Parts of a file: position of the first byte, and position behind the last."""
+_PARSED: Final = 3
+"""Approximate memory of a parsed footer, in sizes of the stored one."""
 
 
 def open_parquet_file(
@@ -75,12 +62,7 @@ def open_parquet_file(
         ValueError, OSError, pa.ArrowException: the file is not a Parquet segment, or its footer is
             damaged.
     """
-    source: _Source
-    if store.is_mapped:
-        source = _MappedSource(store, store.open_buffer(path))
-    else:
-        source = _RangedSource(store, path, size_bytes)
-    return _ParquetFile(source, name)
+    return _ParquetFile(open_source(store, path, size_bytes), name)
 
 
 class _ParquetFile(SegmentFile):
@@ -88,7 +70,7 @@ class _ParquetFile(SegmentFile):
 
     kind = "Parquet"
 
-    def __init__(self, source: _Source, name: SegmentName) -> None:
+    def __init__(self, source: ParquetSource, name: SegmentName) -> None:
         from pyarrow import parquet  # late: clients without a table start without it
 
         self._source = source
@@ -102,6 +84,7 @@ class _ParquetFile(SegmentFile):
         self._check_footer(footer)
         self.blocks = Blocks.of(entries["position"], entries["size_bytes"])
         self.base_offset_deltas = entries["base_offset_delta"]
+        self.min_timestamps_us = entries["min_timestamp_us"]
         self.max_timestamps_us = entries["max_timestamp_us"]
         assert name.last_offset is not None
         last_delta = name.last_offset - name.base_offset
@@ -121,7 +104,7 @@ class _ParquetFile(SegmentFile):
 
     @property
     def memory_bytes(self) -> int:
-        return self._source.memory_bytes
+        return self._source.memory_bytes + _PARSED * int(self._reader.metadata.serialized_size)
 
     def forget(self) -> None:
         self._source.forget()
@@ -211,7 +194,7 @@ class _ParquetFile(SegmentFile):
         """Return the rows of a row group, as columns of a schema."""
         count = int(self._entries["rows"][ordinal])
         if not count:
-            return pa.RecordBatch.from_pylist([], schema)
+            return no_rows(schema)
         nulls = int(self._entries["null_columns"][ordinal])
         stored = {
             _stored_name(name)
@@ -269,7 +252,7 @@ class _ParquetFile(SegmentFile):
         return merged
 
     def _check_footer(self, footer: parquet.FileMetaData) -> None:
-        """Check the footer, which no checksum covers, against the table of row groups.
+        """Check the footer against the table of row groups.
 
         Raises:
             ValueError: the two differ.
@@ -279,7 +262,7 @@ class _ParquetFile(SegmentFile):
         if rows != expected.tolist():
             raise ValueError("its row groups are not those in its table of row groups")
         ends = self._entries["headers_position"] + self._entries["headers_bytes"]
-        if len(ends) and not 0 < ends.max() < self.size_bytes - _TRAILER.size:
+        if len(ends) and not 0 < ends.max() < self.size_bytes:
             raise ValueError("its batch headers lie outside of the file")
         schema = self._reader.schema_arrow
         columns = schema.names[: len(PARQUET_SCHEMA)]  # others may stand behind
@@ -302,8 +285,8 @@ def _with_control(rows: pa.RecordBatch, block: HeaderBlock) -> pa.RecordBatch:
     headers = header_array(block.headers)
     headers = headers[headers["record_count"] > 0]
     is_control = headers["attributes"] & BatchHeader.CONTROL_BIT != 0
-    changes = np.flatnonzero(is_control[1:] != is_control[:-1]) + 1
-    counts = np.add.reduceat(headers["record_count"], np.concatenate([[0], changes]))
+    ends = np.append(np.flatnonzero(is_control[1:] != is_control[:-1]), len(headers) - 1)
+    counts = np.diff(np.cumsum(headers["record_count"], dtype=np.int64)[ends], prepend=0)
     parts = (rows, block.control.select(rows.schema.names))
     taken = [0, 0]
     pieces = []
@@ -315,205 +298,3 @@ def _with_control(rows: pa.RecordBatch, block: HeaderBlock) -> pa.RecordBatch:
     if taken != [rows.num_rows, block.control.num_rows]:
         raise ValueError("the batch headers do not cover the rows and the control records")
     return pa.concat_batches(pieces)
-
-
-# --- the bytes of the file -----------------------------------------------------------------------
-
-
-class _Source(ABC):
-    """The bytes of a Parquet file.
-
-    Attributes:
-        size_bytes: the file's size.
-        is_in_memory: whether no request will be made.
-    """
-
-    size_bytes: int
-    is_in_memory: bool
-
-    @property
-    @abstractmethod
-    def memory_bytes(self) -> int:
-        """Memory of the process that holds bytes of the file; for a mapped file, an upper bound."""
-
-    @abstractmethod
-    def to_arrow(self) -> pa.NativeFile:
-        """Return a file for pyarrow's reader."""
-
-    @abstractmethod
-    def part(self, start: int, end: int, near_end: int) -> pa.Buffer:
-        """Return a part of the file.
-
-        Args:
-            start: position of its first byte.
-            end: position behind its last byte.
-            near_end: position behind what will be wanted next; some of it is read, too.
-        """
-
-    def prepare(self, chunks: Chunks) -> None:  # noqa: B027 - a mapped file needs no preparation
-        """Read parts of the file that pyarrow's reader will ask for."""
-
-    def read_ahead(self, chunks: Chunks) -> None:  # noqa: B027
-        """Begin to read the parts that will be prepared next, in the background."""
-
-    def end_reading_ahead(self) -> None:  # noqa: B027
-        """Drop what was read."""
-
-    def forget(self) -> None:  # noqa: B027
-        """Release the memory of data that was read."""
-
-
-class _MappedSource(_Source):
-    """A file that is mapped into memory."""
-
-    is_in_memory = True
-
-    def __init__(self, store: Store, buffer: pa.Buffer) -> None:
-        self._store = store
-        self._buffer = buffer
-        self.size_bytes = int(buffer.size)
-
-    @property
-    def memory_bytes(self) -> int:
-        return self.size_bytes if self.size_bytes <= COPIED_BYTES else 0
-
-    def to_arrow(self) -> pa.NativeFile:
-        return pa.BufferReader(self._buffer)
-
-    def part(self, start: int, end: int, near_end: int) -> pa.Buffer:
-        return self._buffer.slice(start, end - start)
-
-    def forget(self) -> None:
-        self._store.release_memory(self._buffer)
-
-
-class _RangedSource(_Source):
-    """A file that is read by requests: a small one whole by one request, else the needed ranges."""
-
-    def __init__(self, store: Store, path: str, size_bytes: int | None) -> None:
-        self._store = store
-        self._path = path
-        tail, size_bytes = read_end(store, path, size_bytes)
-        if size_bytes is None:
-            size_bytes = store.head(path).size_bytes
-        self.size_bytes = size_bytes
-        footer = _footer_bytes(tail)
-        if footer > tail.size and tail.size < size_bytes:
-            tail = store.read_tail(path, footer)
-        self._tail = Range(size_bytes - int(tail.size), tail)
-        self.is_in_memory = self._tail.start == 0
-        self._headers = Range(0, pa.py_buffer(b""))
-        self._recent: list[Range] = []
-        self._ahead: tuple[Chunks, Future[list[Range]]] | None = None
-        self._background: ThreadPoolExecutor | None = None
-
-    @property
-    def memory_bytes(self) -> int:
-        held = (self._tail, self._headers, *self._recent)
-        return sum(int(each.data.size) for each in held)
-
-    def to_arrow(self) -> pa.NativeFile:
-        return pa.PythonFile(_Cursor(self), mode="r")
-
-    def part(self, start: int, end: int, near_end: int) -> pa.Buffer:
-        for held in (self._tail, self._headers):
-            if held.covers(start, end):
-                return held.cut(start, end)
-        self._headers = self._fetch(start, max(end, min(near_end, start + FIRST_RANGE_BYTES)))
-        return self._headers.cut(start, end)
-
-    def prepare(self, chunks: Chunks) -> None:
-        if self._ahead is not None:
-            known, future = self._ahead
-            self._ahead = None
-            fetched = future.result()
-            if known == chunks:
-                self._recent = fetched
-                return
-        if not all(self._find(start, end) for start, end in chunks):
-            self._recent = self._fetch_all(chunks)
-
-    def read_ahead(self, chunks: Chunks) -> None:
-        if not all(self._tail.covers(start, end) for start, end in chunks):
-            if self._background is None:
-                self._background = ThreadPoolExecutor(1, "spark-log-read-ahead")
-            self._ahead = chunks, self._background.submit(self._fetch_all, chunks)
-
-    def end_reading_ahead(self) -> None:
-        self._recent, self._ahead = [], None
-        if self._background is not None:
-            self._background.shutdown(wait=False, cancel_futures=True)
-            self._background = None
-
-    def forget(self) -> None:
-        self._recent = []
-
-    def read(self, start: int, end: int) -> pa.Buffer:
-        """Return bytes that pyarrow's reader asks for."""
-        found = self._find(start, end)
-        return (found or self._fetch(start, end)).cut(start, end)
-
-    def _find(self, start: int, end: int) -> Range | None:
-        held = (*self._recent, self._tail)
-        return next((each for each in held if each.covers(start, end)), None)
-
-    def _fetch_all(self, chunks: Chunks) -> list[Range]:
-        return [self._fetch(start, end) for start, end in chunks]
-
-    def _fetch(self, start: int, end: int) -> Range:
-        data = self._store.read(self._path, start, end - start)
-        if data.size != end - start:
-            raise CorruptRecordError(
-                f"{self._path} has {data.size} bytes from position {start} on, but its footer "
-                f"speaks of {end - start}. Restore the file from a copy",
-                path=self._path,
-                position=start,
-            )
-        return Range(start, data)
-
-
-def _footer_bytes(tail: pa.Buffer) -> int:
-    """Return the size of the footer with its trailer.
-
-    Raises:
-        ValueError: the bytes are not the end of a Parquet file.
-    """
-    if tail.size < _TRAILER.size:
-        raise ValueError("is too short for a Parquet file")
-    length, magic = _TRAILER.unpack(tail.slice(tail.size - _TRAILER.size).to_pybytes())
-    if magic != _MAGIC:
-        raise ValueError("does not end as a Parquet file does")
-    return int(length) + _TRAILER.size
-
-
-class _Cursor(io.RawIOBase):
-    """A file for pyarrow's reader, which seeks and reads."""
-
-    def __init__(self, source: _RangedSource) -> None:
-        self._source = source
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size_bytes}
-        self._position = start[whence] + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._source.size_bytes
-        if size >= 0:
-            end = min(end, self._position + size)
-        if end <= self._position:
-            return b""
-        data = self._source.read(self._position, end)
-        self._position = end
-        content: bytes = data.to_pybytes()
-        return content

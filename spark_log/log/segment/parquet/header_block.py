@@ -36,7 +36,13 @@ _FIELDS: Final = HEADER_DTYPE.names or ()
 BATCH_SCHEMA: Final = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD)
 """The columns of rewritten batches and of control records."""
 
-NO_RECORDS: Final = pa.RecordBatch.from_pylist([], BATCH_SCHEMA)
+
+def no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch of no rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+NO_RECORDS: Final = no_rows(BATCH_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError
 from spark_log.log.files import SegmentName
+from spark_log.log.segment.parquet.footer import FooterSink
 from spark_log.log.segment.parquet.header_block import BATCH_SCHEMA, NO_RECORDS, encode_block
 from spark_log.log.segment.parquet.row_groups import RowGroup, encode_row_groups
 from spark_log.log.segment.parquet.typed_columns import TypedColumnsWriter, leaf_paths
@@ -49,12 +50,21 @@ PARQUET_SCHEMA: Final = pa.schema(
 )
 """The columns of a Parquet segment."""
 
+WRITER_OPTIONS: Final[dict[str, object]] = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": False,
+    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "write_statistics": ["offset", "timestamp"],
+    "write_page_index": True,
+    "write_page_checksum": True,
+}
+"""Options of pyarrow's writer. Keys and values have no dictionary: zstd finds what repeats, and
+building one takes longer. zstd's level 3 saves 2 % of the size, and takes 14 % longer."""
+
 _HELD_BYTES: Final = 4_194_304
 """Bytes of header blocks that are held until the last row group is written. Behind it, they are
 read together with the footer."""
-
-_COMPRESSION_LEVEL: Final = 1
-"""zstd's level: 3 saves 2 % of the size, and takes 14 % longer."""
 
 
 class ParquetSegmentWriter:
@@ -106,9 +116,11 @@ class ParquetSegmentWriter:
         with storage_errors(directory):
             self._staged = store.stage(directory)
         try:
+            self._sink = FooterSink(self._staged.sink)
+            self._file = pa.PythonFile(self._sink, mode="w")  # counts what was written
             with storage_errors(directory):
                 self._writer = parquet.ParquetWriter(
-                    self._staged.sink, self._schema, **_writer_options(self._schema)
+                    self._file, self._schema, **_writer_options(self._schema)
                 )
         except BaseException:
             self._staged.discard()
@@ -146,12 +158,12 @@ class ParquetSegmentWriter:
         if headers[-1].last_offset_delta >= MAX_SEGMENT_RECORDS:
             raise InvalidRecordError(f"a segment holds at most {MAX_SEGMENT_RECORDS} records")
         rows, control = _without_control(records, headers)
-        position = self._staged.size_bytes
+        position = self._file.tell()
         with storage_errors(self._directory):
             if rows.num_rows:
                 table = pa.Table.from_batches([self._stored(rows)])
                 self._writer.write_table(table, row_group_size=rows.num_rows)
-            size_bytes = self._staged.size_bytes - position
+            size_bytes = self._file.tell() - position
             sums = [array_crc32c(column) for column in records.columns]
             self._held.append(encode_block(headers, sums, control, self._append_id))
             self._row_groups.append(self._row_group(position, size_bytes, rows, headers))
@@ -176,7 +188,9 @@ class ParquetSegmentWriter:
             if self._typed is not None:
                 self._identity |= self._typed.metadata()
             self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, self._identity))
+            self._sink.hold()
             self._writer.close()
+            self._sink.write_held()
             self._staged.seal()
         return StagedSegment(
             self._staged,
@@ -195,7 +209,8 @@ class ParquetSegmentWriter:
 
     def discard(self) -> None:
         """Delete the staged file. A segment that was put from it stays."""
-        with suppress(Exception):  # writes a footer: the file may be closed, or the disk full
+        self._sink.hold()  # the footer that pyarrow writes on closing
+        with suppress(OSError, pa.ArrowException):
             self._writer.close()
         self._staged.discard()
 
@@ -243,9 +258,9 @@ class ParquetSegmentWriter:
         """Write the header blocks that are held."""
         first = len(self._row_groups) - len(self._held)
         for at, block in enumerate(self._held, first):
-            position = self._staged.size_bytes
+            position = self._file.tell()
             self._row_groups[at] = self._row_groups[at]._replace(headers_position=position)
-            self._staged.sink.write(block)
+            self._file.write(block)
         self._held.clear()
 
     def _note_times(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
@@ -260,22 +275,16 @@ class ParquetSegmentWriter:
 
 
 def _writer_options(schema: pa.Schema) -> dict[str, object]:
-    """Return the options of pyarrow's writer.
+    """Return the options of pyarrow's writer for a file.
 
-    Keys and values have no dictionary: zstd finds what repeats, and building one takes longer. If
-    there are typed columns, which are mostly read without the value, they and the keys have one;
-    the writer stops to use it when it becomes large.
+    Typed columns are mostly read without the value, so they and the keys have dictionaries; the
+    writer stops to use one when it becomes large.
     """
     typed = [path for field in list(schema)[len(PARQUET_SCHEMA) :] for path in leaf_paths(field)]
-    return {
-        "compression": "zstd",
-        "compression_level": _COMPRESSION_LEVEL,
-        "use_dictionary": ["key", *typed] if typed else False,
-        "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
-        "write_statistics": ["offset", "timestamp", *typed],
-        "write_page_index": True,
-        "write_page_checksum": True,
-    }
+    if not typed:
+        return WRITER_OPTIONS
+    statistics = ["offset", "timestamp", *typed]
+    return {**WRITER_OPTIONS, "use_dictionary": ["key", *typed], "write_statistics": statistics}
 
 
 def _without_control(

@@ -1,5 +1,7 @@
 """A Parquet segment: rows and headers as in an Arrow file, and a plain table for others."""
 
+import random
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from spark_log.errors import CorruptRecordError, InvalidRecordError
+from spark_log.log import SegmentReader
 from spark_log.log.segment.parquet import writer as parquet_writer_module
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.end_transaction_marker import EndTransactionMarker
@@ -21,7 +24,7 @@ from tests.log.segment.parquet.support import (
     parquet_writer,
     put_parquet,
 )
-from tests.log.support import DIRECTORY, HookedStore, Part, records_of
+from tests.log.support import DIRECTORY, TOPIC_ID, HookedStore, Part, records_of
 from tests.record.samples import START_US, row, rows, rows_of
 
 TRANSACTIONAL = BatchHeader.TRANSACTIONAL_BIT
@@ -142,9 +145,25 @@ class TestReader:
         for wanted in range(40):
             assert reader.offset_for_time(START_US + wanted, 0) == (wanted, START_US + wanted)
         assert reader.offset_for_time(START_US + 40, 0) is None
-        with patch.object(reader._file, "decoder", wraps=reader._file.decoder) as decoder:
+        file = reader._file  # noqa: SLF001 - to see what is decoded
+        with patch.object(file, "decoder", wraps=file.decoder) as decoder:
             reader.offset_for_time(START_US + 25, 0)
         decoder.assert_called_once_with(["timestamp"])
+
+    def test_a_range_of_times_leaves_row_groups_out(self, store):
+        name = parquet_name(last=49)
+        groups = [[data(10 * at, 10)] for at in range(4)]
+        reader = put_parquet(store, [*groups, [marker(40)], [data(41, 2)]], name)
+
+        def ranges(first, end):
+            return reader.ranges_in_time((START_US + first, START_US + end))
+
+        assert ranges(0, 100) == [(0, 40), (41, 50)]
+        assert ranges(12, 20) == [(10, 20)]
+        assert ranges(9, 21) == [(0, 30)]
+        assert ranges(42, 43) == [(41, 50)]
+        assert ranges(40, 41) == []
+        assert ranges(50, 60) == []
 
     def test_many_headers_are_written_between_row_groups(self, store):
         with patch.object(parquet_writer_module, "_HELD_BYTES", 0):
@@ -155,6 +174,75 @@ class TestReader:
             )
         assert [len(headers) for _, headers in reader.all_headers()] == [2, 2, 2, 2]
         assert in_parquet(store, parquet_name(last=70)).num_rows == 40
+
+
+class TestRequests:
+    """A file on an object store that is too large to be read whole."""
+
+    NAME = parquet_name(last=7_999)
+
+    @pytest.fixture
+    def ranged(self, store):
+        rng = random.Random(1)
+        for_groups = [
+            [
+                Part(
+                    [row(rng.randbytes(400), b"k", timestamp=START_US + n) for n in some],
+                    list(some),
+                )
+            ]
+            for some in (range(at, at + 2_000) for at in range(0, 8_000, 2_000))
+        ]
+        put_parquet(store, for_groups, self.NAME)
+        return HookedStore(store, is_mapped=False)
+
+    def open_ranged(self, store):
+        size_bytes = store.head(f"{DIRECTORY}/{self.NAME.file_name}").size_bytes
+        store.calls.clear()
+        return SegmentReader(
+            store, DIRECTORY, self.NAME, topic_id=TOPIC_ID, partition=0, size_bytes=size_bytes
+        )
+
+    def test_one_opens_it_and_tells_all_headers(self, ranged):
+        reader = self.open_ranged(ranged)
+        assert not reader.is_in_memory
+        assert [len(headers) for _, headers in reader.all_headers()] == [1] * 4
+        assert len(ranged.calls) == 1
+
+    def test_one_for_each_row_group_that_is_read(self, ranged):
+        reader = self.open_ranged(ranged)
+        ranged.calls.clear()
+        assert sum(batch.records.num_rows for batch in reader.read(2_100, 5_900)) == 3_800
+        assert len(ranged.calls) == 2
+        ranged.calls.clear()
+        assert sum(batch.records.num_rows for batch in reader.read(0)) == 8_000
+        assert len(ranged.calls) <= 4
+
+    def test_few_bytes_are_read_for_a_small_column(self, ranged):
+        reader = self.open_ranged(ranged)
+        lengths = []
+
+        def read(path, call):
+            data = call()
+            lengths.append(data.size)
+            return data
+
+        ranged.on("read", read)
+        times = list(reader.read(0, 6_000, columns=["timestamp"]))
+        assert sum(batch.records.num_rows for batch in times) == 6_000
+        assert sum(lengths) < reader.size_bytes / 50
+
+    def test_a_lookup_by_time_costs_one(self, ranged):
+        reader = self.open_ranged(ranged)
+        ranged.calls.clear()
+        assert reader.offset_for_time(START_US + 3_333, 0) == (3_333, START_US + 3_333)
+        assert len(ranged.calls) == 1
+
+    def test_a_file_that_became_shorter_is_an_error(self, ranged, store):
+        reader = self.open_ranged(ranged)
+        store.put(f"{DIRECTORY}/{self.NAME.file_name}", b"PAR1")
+        with pytest.raises(CorruptRecordError, match="but its footer speaks of"):
+            list(reader.read(0))
 
 
 class TestAnyBatches:
@@ -193,7 +281,7 @@ class TestAnyBatches:
         name = parquet_name(last=end - 1)
         store.delete(f"{DIRECTORY}/{name.file_name}")
         reader = put_parquet(store, arrow_batches, name)
-        expected = []
+        expected: list[tuple[int, Any]] = []
         for ordinal, parts in enumerate(arrow_batches):
             headers, records = batch_of(parts)
             found_headers, found = reader.read_batch(ordinal)

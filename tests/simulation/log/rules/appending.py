@@ -14,14 +14,14 @@ from spark_log.errors import (
 )
 from spark_log.log import LogAppendInfo, SegmentReader
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.lost_answers import LostAnswers
-from spark_log.log.append.tail_state import TailState
-from spark_log.log.directory.log_tail import LogTail
+from spark_log.log.append.appender_state import AppenderState
+from spark_log.log.append.unsettled_puts import UnsettledPuts
+from spark_log.log.directory.log_end import LogEnd
 from spark_log.log.segment.staged_segment import StagedSegment
 from tests.simulation.log.rules.variant import Variant, appending, knowing, plain_name
 
 
-class _NeverLate(TailState):
+class _NeverLate(AppenderState):
     @property
     def is_recent(self) -> bool:
         return self.end is not None
@@ -40,13 +40,13 @@ class _TakesExistsForItsOwn(Appender):
 
 
 class _PutsAgainWithoutLooking(Appender):
-    def _lost_answers(self) -> LostAnswers:
-        return _FindsNothing(self._directory, self._config, self._tail)
+    def _unsettled_puts(self) -> UnsettledPuts:
+        return _FindsNothing(self._directory, self._config, self._state)
 
 
-class _FindsNothing(LostAnswers):
-    def search(self, segment: StagedSegment) -> int | None:
-        self._tail.observe(segment)
+class _FindsNothing(UnsettledPuts):
+    def search_log(self, segment: StagedSegment) -> int | None:
+        self._state.observe(segment)
         return None
 
 
@@ -60,32 +60,32 @@ class _TakesSilenceForSuccess(Appender):
 
 class _TakesSilenceForFailure(Appender):
     def append_segment(
-        self, segment: StagedSegment, expected_leo: int | None = None, **options: Any
+        self, segment: StagedSegment, expected_end_offset: int | None = None, **options: Any
     ) -> LogAppendInfo:
         try:
-            return super().append_segment(segment, expected_leo, **options)
+            return super().append_segment(segment, expected_end_offset, **options)
         except UnknownOutcomeError as error:
             raise StorageError("nothing was appended") from error
 
 
 class _MovesOn(Appender):
     def append_segment(
-        self, segment: StagedSegment, expected_leo: int | None = None, **options: Any
+        self, segment: StagedSegment, expected_end_offset: int | None = None, **options: Any
     ) -> LogAppendInfo:
-        if expected_leo is not None:
-            self._tail.observe(segment)
-            if self._tail.log_end_offset == expected_leo:
-                expected_leo = None
-        return super().append_segment(segment, expected_leo, **options)
+        if expected_end_offset is not None:
+            self._state.observe(segment)
+            if self._state.log_end_offset == expected_end_offset:
+                expected_end_offset = None
+        return super().append_segment(segment, expected_end_offset, **options)
 
 
-class _IgnoresWinners(TailState):
-    def _replay(self, winner: SegmentReader, end: LogTail) -> None:
+class _IgnoresWinners(AppenderState):
+    def _replay(self, winner: SegmentReader, end: LogEnd) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
 
-class _CatchesUpBlindly(TailState):
+class _CatchesUpBlindly(AppenderState):
     """Continues behind the last listed segment, without reading the segments before it."""
 
     def catch_up(self, segment: StagedSegment) -> None:
@@ -100,7 +100,7 @@ class _CatchesUpBlindly(TailState):
             return self.observe(segment)
         if self._producers is not None:
             self._producers.offset = winner.end_offset
-        self.end = LogTail(winner.end_offset, end.observed_ms)
+        self.end = LogEnd(winner.end_offset, end.observed_ms)
         return None
 
     def _may_go_past(self) -> bool:
@@ -118,31 +118,31 @@ class _CatchesUpLate(_CatchesUpBlindly):
         return True
 
 
-class _ForgetsRepeats(TailState):
+class _ForgetsRepeats(AppenderState):
     def duplicate_offset(self, segment: StagedSegment) -> int | None:
         return None
 
 
-class _DoesNotFence(TailState):
+class _DoesNotFence(AppenderState):
     def _check_producer(self, segment: StagedSegment) -> None:
         with suppress(InvalidProducerEpochError):
             super()._check_producer(segment)
 
 
-class _AsksTheProducerStateAlone(TailState):
+class _AsksTheProducerStateAlone(AppenderState):
     """Takes a lost append of an older epoch for refused."""
 
     def is_fenced(self, segment: StagedSegment) -> bool:
         return False
 
 
-class _DoesNotMindGaps(TailState):
+class _DoesNotMindGaps(AppenderState):
     def _check_producer(self, segment: StagedSegment) -> None:
         with suppress(OutOfOrderSequenceError):
             super()._check_producer(segment)
 
 
-class _ExpiresByItsOwnClock(TailState):
+class _ExpiresByItsOwnClock(AppenderState):
     """Accepts any sequence number of a producer that has expired by its own wall clock."""
 
     def _check_producer(self, segment: StagedSegment) -> None:
@@ -151,7 +151,7 @@ class _ExpiresByItsOwnClock(TailState):
 
 
 APPENDING_RULES: dict[str, Variant] = {
-    "a late success is looked at": knowing(_NeverLate),
+    "a late success is looked up": knowing(_NeverLate),
     "a name that is taken may be one's own": appending(_TakesExistsForAnothers),
     "a name that is taken may be another's": appending(_TakesExistsForItsOwn),
     "look before putting again": appending(_PutsAgainWithoutLooking),
@@ -159,11 +159,11 @@ APPENDING_RULES: dict[str, Variant] = {
     "a lost answer is not failure": appending(_TakesSilenceForFailure),
     "a conditional append never moves on": appending(_MovesOn),
     "state before put": knowing(_IgnoresWinners),
-    "state before put, also of what was passed at once": knowing(_CatchesUpBlindly),
-    "what was passed at once was looked at lately": knowing(_CatchesUpLate),
+    "state before put, also of segments passed at once": knowing(_CatchesUpBlindly),
+    "segments are passed at once only after a recent listing": knowing(_CatchesUpLate),
     "a repeat is answered": knowing(_ForgetsRepeats),
     "an older epoch is fenced": knowing(_DoesNotFence),
-    "who was fenced looks at the place of a lost append": knowing(_AsksTheProducerStateAlone),
+    "a fenced producer looks up its lost append": knowing(_AsksTheProducerStateAlone),
     "a gap in the sequence is refused": knowing(_DoesNotMindGaps),
     "an appender forgets producers by the storage's time": knowing(_ExpiresByItsOwnClock),
 }

@@ -28,10 +28,10 @@ from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
-from spark_log.storage import storage_time_us
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention
 from tests.simulation.log.rules.variant import Variant, appending, plain_name
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
+from tests.simulation.wall_clocks import UNLIMITED_MS, OwnTime
 
 
 class _DropsHeaders(Merger):
@@ -141,19 +141,15 @@ class _FreesWithoutCover(PartitionCleaner):
         return DeletableFiles(segments=tuple(file for file in old[:-1] if plain_name(file)))
 
 
-class _GoesByItsOwnClock(PartitionCleaner):
-    """Decides by its own wall clock; reads the storage's time only to compare them."""
-
-    def _storage_time_us(self) -> int:
-        super()._storage_time_us()
-        return self._log.clock.time_us()
+class _GoesByItsOwnClock(Cleaner):
+    storage_clock_class = OwnTime
 
 
 class _CleansAtAnyTime(PartitionCleaner):
     """Does not compare its clock with the storage's."""
 
-    def _storage_time_us(self) -> int:
-        return storage_time_us(self._log.files.store, self._log.files.path)
+    def __init__(self, log: LocalLog, **settings: Any) -> None:
+        super().__init__(log, **{**settings, "max_clock_skew_ms": UNLIMITED_MS})
 
 
 class _RemovesMarkersAtOnce(PartitionCleaner):
@@ -201,16 +197,16 @@ CLEANING_RULES: dict[str, Variant] = {
     "only headers that follow each other are joined": Variant(
         patches=((merger, "joined_headers", _joins_all_headers),)
     ),
-    "a merge of a part of what another merged is given up": Variant(merger=_MergesPartsOfWider),
-    "an appender merges what it knew lately": _tail_merging(_RemembersForEver),
+    "a merge of a part of a wider merge is given up": Variant(merger=_MergesPartsOfWider),
+    "an appender merges only by a recent listing": _tail_merging(_RemembersForEver),
     "an appender frees names after the delay": _tail_merging(_FreesItsOwnAtOnce),
     "a name is freed after the delay": _cleaning(_FreesAtOnce),
     "a name is freed only when it is covered": _cleaning(_FreesWithoutCover),
     "a start marker is removed only for a higher one": Variant(retention=_RemovesEveryOther),
     "a start marker is removed after the delay": _cleaning(_RemovesMarkersAtOnce),
     "a snapshot comes before the start moves": Variant(log=_SavesNothing),
-    "what is old is old by the storage's time": _cleaning(_GoesByItsOwnClock),
-    "who has the time wrong cleans nothing": _cleaning(_CleansAtAnyTime),
+    "the age of a file is by the storage's time": Variant(cleaner=_GoesByItsOwnClock),
+    "a process with a wrong clock cleans nothing": _cleaning(_CleansAtAnyTime),
     "a snapshot forgets producers by the storage's time": Variant(log=_ForgetsByItsOwnClock),
 }
 """The name of each safety rule of merges, deletions and snapshots, and the variant without it."""

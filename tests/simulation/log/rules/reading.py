@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
@@ -17,7 +15,7 @@ from spark_log.log.directory.log_view import LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import LiveLog, LiveSegment, live_log
-from spark_log.log.read.log_reader import LogReader
+from spark_log.log.read import log_reader
 from spark_log.log.read.tail_view import TailView
 from spark_log.storage import FileInfo
 from tests.simulation.log.rules.variant import Variant, plain_name
@@ -104,21 +102,12 @@ class _TrustsSlowListings(PartitionDirectory):
         return False
 
 
-class _ListsOnce(LogReader):
-    """Never lists again: its first listing stays valid."""
+class _IsAlwaysValid(TailView):
+    """Shows the log as one listing did, however long ago that was."""
 
-    def __setattr__(self, name: str, value: object) -> None:
-        if isinstance(value, TailView):
-            value._valid_ms = math.inf
-        super().__setattr__(name, value)
-
-
-class _NeverListsAgain(LocalLog):
-    """Reads with a reader that never lists again."""
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self.reader = _ListsOnce(self.files, self.snapshots)
+    @property
+    def is_valid(self) -> bool:
+        return True
 
 
 _shipped_add = FetchBuffer.add
@@ -140,8 +129,10 @@ READING_RULES: dict[str, Variant] = {
     "a listing with a hole is repeated": _seeing(_CrossesHoles),
     "a listing that took too long is made again": _seeing(_TrustsSlowListings),
     "a range is read of a file that is still the same": _seeing(_BelievesEveryRange),
-    "a reader lists again within half the delay": Variant(log=_NeverListsAgain),
-    "a consumer fetches on behind what it has fetched": Variant(
+    "a reader lists again within half the delay": Variant(
+        patches=((log_reader, "TailView", _IsAlwaysValid),)
+    ),
+    "a consumer fetches on behind its last fetch": Variant(
         patches=((FetchBuffer, "add", _stays_where_it_was),)
     ),
 }

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from spark_log.log import LocalLog
 from spark_log.log.append.appender import Appender
-from spark_log.log.append.tail_state import TailState
+from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
 from tests.simulation.log.maintenance import Cleaner, Merger, Retention
@@ -45,11 +45,11 @@ def appending(appender: type[Appender]) -> Variant:
     return Variant(log=Log)
 
 
-def knowing(tail: type[TailState]) -> Variant:
+def knowing(tail: type[AppenderState]) -> Variant:
     """Return the variant whose appenders keep another state of the log's end."""
 
     class Knowing(Appender):
-        tail_class = tail
+        state_class = tail
 
     return appending(Knowing)
 
