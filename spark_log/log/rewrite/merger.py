@@ -199,7 +199,7 @@ def merge(
 def parquet_writer(
     directory: PartitionDirectory,
     name: SegmentName,
-    typed: TypedValues | None,
+    typed: TypedValues | None = None,
     compaction_id: str | None = None,
 ) -> ParquetSegmentWriter:
     """Return a writer of a Parquet segment.
