@@ -27,7 +27,9 @@ def exec_lines(code: str, names: dict[str, Any]) -> list[Any]:
     return given
 
 
-def test_its_reads_and_writes_work(spark: SparkSession, root: str) -> None:
+def test_its_reads_and_writes_work(
+    spark: SparkSession, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = block("README.md", "df.write")
     Admin(root).create_topics([NewTopic("flights")])
 
@@ -35,6 +37,9 @@ def test_its_reads_and_writes_work(spark: SparkSession, root: str) -> None:
     *_, read = exec_lines(code.replace("/data/log", root), names)
 
     assert [(row.value, row.offset) for row in read.collect()] == [(b"a", 0)]
+    both = block("README.md", "import read_table")
+    exec(both.replace("/data/log", root), names)
+    assert "|        0|    1|" in capsys.readouterr().out
 
 
 def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def numbers_of(table):
     """Return the values by partition that another program reads from the table, in offset order."""
     rows = DeltaTable(table.url).to_pyarrow_table(columns=["partition", "offset", "value"])
     rows = rows.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    found = {number: [] for number in range(PARTITIONS)}
+    found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
     for partition, offset, value in zip(*(each.to_pylist() for each in rows.columns), strict=True):
         assert offset == len(found[partition]), (partition, offset)
         found[partition].append(int(value))
@@ -65,7 +65,7 @@ class Load:
 
     def __init__(self, root, sent):
         self.root, self.sent = root, sent
-        self.values = {number: [] for number in range(PARTITIONS)}
+        self.values: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
         self._stopped = threading.Event()
         self._errors = []
         self._threads = [
@@ -111,6 +111,7 @@ class Load:
                 for tp, records in consumer.poll(100).items():
                     for record in records:
                         assert record.offset == len(self.values[tp.partition])
+                        assert isinstance(record.value, bytes)
                         self.values[tp.partition].append(int(record.value))
 
 
@@ -180,7 +181,7 @@ def test_a_cleaner_that_is_killed_is_continued(root):
 def test_each_task_of_the_job_commits_its_partition(root):
     fill(root, 0, 4000)
     set_format(root, "delta")
-    task = CleaningTask(root, None, {}, 1 << 20)
+    task = CleaningTask(root, {}, {}, 1 << 20)
     assert task.plan(TopicPartition("t", 1))["merged_bytes"] > 0
     report = task.clean(TopicPartition("t", 1))
     assert (report.get("error"), report["parquet_offsets"]) == (None, 2000)

@@ -113,13 +113,13 @@ def test_scan_has_what_the_table_has_not_yet(root, location, capsys):
 
 
 @pytest.mark.spark
-def test_spark_reads_the_table_and_both_as_one(root, location, spark, capfd):
+def test_spark_reads_the_table_and_both_as_one(root, location, spark, capsys):
     url, _ = root
     append(url, "flights", b"later", partition=0)
     assert "10" in run_program(
-        block("docs/table.md", "spark_session(delta=True)"), capfd, location=location
+        block("docs/table.md", "spark_session(delta=True)"), capsys, location=location
     )
-    shown = run_program(block("docs/table.md", "import read_table"), capfd, root=url, spark=spark)
+    shown = run_program(block("docs/table.md", "import read_table"), capsys, root=url, spark=spark)
     assert "11" in shown
 
 

@@ -49,8 +49,16 @@ if TYPE_CHECKING:
 
 OFFSET_FIELD: Final = pa.field("offset", pa.int64(), nullable=False)
 
+PARTITION_FIELD: Final = pa.field("partition", pa.int32())
+"""The partition's number, the same in every row: some readers of Delta tables (polars 2.1) take a
+partition column from the file or from the names of directories, and not from the table."""
+
 PARQUET_SCHEMA: Final = pa.schema(
-    [OFFSET_FIELD, *map(RECORD_SCHEMA.field, ("timestamp", "key", "value", "headers"))]
+    [
+        OFFSET_FIELD,
+        *map(RECORD_SCHEMA.field, ("timestamp", "key", "value", "headers")),
+        PARTITION_FIELD,
+    ]
 )
 """The columns of a Parquet segment."""
 
@@ -58,7 +66,7 @@ WRITER_OPTIONS: Final[dict[str, object]] = {
     "compression": "zstd",
     "compression_level": 1,
     "use_dictionary": False,
-    "column_encoding": {"offset": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACKED"},
+    "column_encoding": dict.fromkeys(("offset", "timestamp", "partition"), "DELTA_BINARY_PACKED"),
     "write_statistics": ["offset", "timestamp"],
     "write_page_index": True,
     "write_page_checksum": True,
@@ -104,6 +112,7 @@ class ParquetSegmentWriter:
         self._directory = directory
         self._url = f"{store.url}/{directory}"
         self._base_offset = name.base_offset
+        self._partition = pa.scalar(partition, PARTITION_FIELD.type)
         schema = segment_schema(topic_id, partition, name.stem, compaction_id)
         self._identity: dict[bytes, bytes] = schema.metadata
         self._typed = None if typed is None else TypedColumnsWriter(typed)
@@ -228,6 +237,7 @@ class ParquetSegmentWriter:
         offsets = ints_of(rows.column(OFFSET_DELTA_FIELD.name), np.int32).astype(np.int64)
         columns = {name: rows.column(name) for name in RECORD_SCHEMA.names}
         columns[OFFSET_FIELD.name] = int_array(offsets + self._base_offset, pa.int64())
+        columns[PARTITION_FIELD.name] = pa.repeat(self._partition, len(offsets))
         if self._typed is not None:
             columns |= self._typed.columns(columns["value"])
         return pa.RecordBatch.from_arrays(

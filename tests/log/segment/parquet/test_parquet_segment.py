@@ -66,7 +66,7 @@ class TestOthers:
         name = parquet_name(last=109, base=100)
         put_parquet(store, [[data(0, 4), marker(4)], [data(5, 5)]], name)
         table = in_parquet(store, name)
-        assert table.schema.names == ["offset", "timestamp", "key", "value", "headers"]
+        assert table.schema.names == ["offset", "timestamp", "key", "value", "headers", "partition"]
         assert table["offset"].to_pylist() == [100, 101, 102, 103, 105, 106, 107, 108, 109]
         assert table["value"][4].as_py() == b"v5"
 
