@@ -33,7 +33,7 @@ ALLOWED = {
     "spark_log/consumer/position/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},
     "spark_log/delta/delta_log.py": {"DeltaLog.stage": _STAMPS},
     "spark_log/admin/groups.py": {"GroupManager.lags": _SHOWS},
-    "spark_log/admin/offsets_sampler.py": {"OffsetsSampler._group_offset": _SHOWS},
+    "spark_log/admin/offsets_sampler.py": {"OffsetsSampler._offset_lag": _SHOWS},
     "spark_log/coordinator/offsets/commit_queue.py": {"CommitQueue._commit_waiting": _STAMPS},
     "spark_log/coordinator/offsets/creation.py": {"create_table": _STAMPS},
     "spark_log/coordinator/offsets/repair.py": {"OffsetsRepair._write": _STAMPS},
@@ -62,6 +62,7 @@ ALLOWED = {
         "check_clock_skew": "is compared with the storage's time, to refuse"
     },
     "spark_log/table/committer.py": {"TableCommitter.append": _STAMPS},
+    "spark_log/table/rebuild.py": {"rebuild_table": _STAMPS},
     "spark_log/transaction/coordinator.py": {
         "TransactionCoordinator._change.decide_with_time": _STAMPS
     },
