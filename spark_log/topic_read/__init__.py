@@ -3,7 +3,7 @@
 - `bounds`: the partitions, offsets and times that a read is limited to.
 - `plan`: the files that are read of each partition, and the offsets that are read from its log.
 - `timestamp_types`: what a file of the table has in no column.
-- `parquet_files`, `log_tail`: the rows of both as Arrow batches.
+- `parquet_files`, `log_rows`: the rows of both as Arrow batches.
 - `topic_scan`: the public function `scan`.
 
 Spark reads by the same plan (`datasource.table`).

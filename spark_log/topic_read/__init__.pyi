@@ -1,4 +1,5 @@
 from .bounds import ReadBounds as ReadBounds
+from .log_rows import with_typed_columns as with_typed_columns
 from .plan import FilePart as FilePart
 from .plan import PartitionRead as PartitionRead
 from .plan import TopicRead as TopicRead

@@ -19,6 +19,7 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log import RepeatedValue, SegmentReader
 from spark_log.storage import map_requests
 from spark_log.threads import call_beside
+from spark_log.topic_read.log_rows import LogRows
 from spark_log.topic_read.plan import FilePart, PartitionRead
 from spark_log.topic_read.timestamp_types import TypedPart, open_file, typed_parts
 
@@ -44,6 +45,7 @@ class ParquetRows:
         columns: names of the columns to return, in this order.
         where: the rows to return; None for all.
         needs_types: whether the column ``timestampType`` is needed.
+        log_rows: makes rows of batches of the log, for files that leave values out.
         repeated_values: name and value of a column that is the same in a whole file → the column.
     """
 
@@ -52,6 +54,7 @@ class ParquetRows:
     columns: Sequence[str]
     where: dataset.Expression | None
     needs_types: bool
+    log_rows: LogRows
     repeated_values: dict[tuple[str, object], RepeatedValue] = field(default_factory=dict)
 
     def read(self, reads: Sequence[PartitionRead]) -> Iterator[pa.RecordBatch]:
@@ -86,12 +89,29 @@ class ParquetRows:
 
     def _rows(self, opened: Iterable[_Opened]) -> Iterator[pa.RecordBatch]:
         """Yield rows. Whole files that follow each other are read together."""
-        for bounds, parts in groupby(opened, key=lambda each: (each.part.low, each.part.high)):
-            if bounds == (None, None):
+        # An expression does not tell its columns, but its text has their names.
+        needs_values = "value" in self.columns or "value" in str(self.where)
+        for kind, parts in groupby(
+            opened, key=lambda each: (each.part.is_whole, each.reader.leaves_values_out)
+        ):
+            is_whole, leaves_out = kind
+            if leaves_out and needs_values:
+                for each in parts:
+                    yield from self._from_log(each)
+                continue
+            if is_whole:
                 yield from self._scan(list(parts), self.where)
                 continue
             for each in parts:
                 yield from self._scan([each], _all_of(self.where, *_offset_limits(each.part)))
+
+    def _from_log(self, opened: _Opened) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file that leaves values out: the log's reader gives them back."""
+        low = opened.reader.base_offset if opened.part.low is None else opened.part.low
+        batches = opened.reader.read(low, opened.part.high, columns=self.log_rows.stored_columns)
+        rows = (each for each in batches if not each.is_control)
+        yield from self.log_rows.of(opened.read.partition, rows)
+        opened.reader.forget()
 
     def _scan(
         self, opened: list[_Opened], where: dataset.Expression | None

@@ -30,6 +30,7 @@ from spark_log.storage import map_requests, retry_while_unavailable
 from spark_log.table import PartitionTable, TableVersion, TopicTable, end_offset, read_of_both
 from spark_log.threads import Deadline
 from spark_log.topic_read.bounds import ReadBounds
+from spark_log.values import DECODE_ERROR_FIELD, TypedValues, typed_values_of
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,11 @@ class FilePart:
     low: int | None = None
     high: int | None = None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows of the file are read."""
+        return self.low is None and self.high is None
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
@@ -62,6 +68,7 @@ class PartitionRead:
         directory: the directory of the files.
         files: the files that may have rows, in offset order.
         log: the partition's log.
+        start: the first offset.
         log_start: the first offset that is read from the log.
         end: the offset after the last one.
     """
@@ -70,6 +77,7 @@ class PartitionRead:
     directory: PartitionDirectory
     files: tuple[FilePart, ...]
     log: PartitionLog
+    start: int
     log_start: int
     end: int
 
@@ -82,7 +90,7 @@ class TopicRead:
         cluster: the cluster.
         topic: the topic.
         version: the version of the table; -1 without a table.
-        typed_columns: the columns that files may have behind those of the log.
+        typed: decodes the values into the typed columns of the topic; None if it has none.
         partitions: the reads of the partitions, in order.
         bounds: the limits that the user gave.
     """
@@ -90,9 +98,16 @@ class TopicRead:
     cluster: Cluster
     topic: TopicImage
     version: int
-    typed_columns: pa.Schema
+    typed: TypedValues | None
     partitions: tuple[PartitionRead, ...]
     bounds: ReadBounds
+
+    @property
+    def typed_columns(self) -> pa.Schema:
+        """The columns that files may have behind those of the log. The log's rows get them, too."""
+        if self.typed is None:
+            return pa.schema([])
+        return self.typed.schema.append(DECODE_ERROR_FIELD)
 
 
 def plan_read(
@@ -189,7 +204,8 @@ def plan_version(
             sum(len(each.files) for each in reads),
             {each.partition: (each.log_start, each.end) for each in reads},
         )
-    return TopicRead(cluster, topic, version.number, pa.schema([]), tuple(reads), bounds)
+    typed = typed_values_of(topic.config())
+    return TopicRead(cluster, topic, version.number, typed, tuple(reads), bounds)
 
 
 class _Planner:
@@ -245,7 +261,7 @@ class _Planner:
         directory = log.files
         if files:  # they lie in the cluster's root, though another replica may be read
             directory = self._cluster.replica_log(self._topic, number, ROOT_BROKER_ID).files
-        return PartitionRead(number, directory, files, log, min(log_start, high), high)
+        return PartitionRead(number, directory, files, log, low, min(log_start, high), high)
 
     def _after_time(self, log: PartitionLog, view: LogView, start: int, end: int) -> int:
         """Return the offset from which on records may have the wanted times."""

@@ -15,7 +15,7 @@ from spark_log.log import joined
 from spark_log.record import READ_SCHEMA
 from spark_log.storage import StorageOptions, checked_root
 from spark_log.topic_read.bounds import ReadBounds
-from spark_log.topic_read.log_tail import read_tail
+from spark_log.topic_read.log_rows import LogRows
 from spark_log.topic_read.parquet_files import ParquetRows
 from spark_log.topic_read.plan import TopicRead, plan_read
 
@@ -138,42 +138,14 @@ class _Rows:
 
     def read(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all files, and then those of the logs."""
-        needs_types = self._where is not None or "timestampType" in self.schema.names
-        topic = self._planned.topic
-        files = ParquetRows(topic.name, self._all, self.schema.names, self._where, needs_types)
+        topic, names, where = self._planned.topic, self.schema.names, self._where
+        log_rows = LogRows(topic.name, self._all, names, where, self._planned.typed)
+        needs_types = where is not None or "timestampType" in names
+        files = ParquetRows(topic.name, self._all, names, where, needs_types, log_rows)
         with self._planned.cluster.detecting_deletion(topic):
             yield from files.read(self._planned.partitions)
-            yield from joined(self._tails())
-
-    def _tails(self) -> Iterator[pa.RecordBatch]:
-        where = self._where
-        # A filter may need any column.
-        columns = self.schema.names if where is None else self._all.names
-        stored = [name for name in columns if name in READ_SCHEMA.names]
-        for read in self._planned.partitions:
-            for batch in read_tail(self._planned.topic.name, read, stored):
-                filled = _with_columns(batch, columns, self._all)
-                if where is not None:
-                    filled = filled.filter(where).select(self.schema.names)
-                yield filled
-
-
-def _with_columns(
-    batch: pa.RecordBatch, columns: Sequence[str], schema: pa.Schema
-) -> pa.RecordBatch:
-    """Return a batch with these columns; those that it does not have are null."""
-    if batch.schema.names == list(columns):
-        return batch
-    present = set(batch.schema.names)
-    return pa.RecordBatch.from_arrays(
-        [
-            batch.column(name)
-            if name in present
-            else pa.nulls(batch.num_rows, schema.field(name).type)
-            for name in columns
-        ],
-        schema=pa.schema([schema.field(name) for name in columns]),
-    )
+            for read in self._planned.partitions:
+                yield from joined(log_rows.behind_table(read))
 
 
 def _with_times(where: compute.Expression | None, bounds: ReadBounds) -> compute.Expression | None:

@@ -199,8 +199,9 @@ class _Cursors:
                 self.fail(rows[open_], byte > 1, TOO_WIDE.format(64))
             open_ = open_[byte >= 0x80]
         self._move(rows, at)
-        signs: np.ndarray = -(numbers & np.uint64(1)).view(np.int64)
-        return (numbers >> np.uint64(1)).view(np.int64) ^ signs
+        signs = -(numbers & np.uint64(1)).view(np.int64)
+        signed: np.ndarray = (numbers >> np.uint64(1)).view(np.int64) ^ signs
+        return signed
 
     def fixed(self, rows: Rows, size: int) -> np.ndarray:
         """Read a number of bytes of each value; return them as a matrix of a row for each value."""

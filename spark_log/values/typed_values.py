@@ -133,6 +133,7 @@ class TypedValues:
             columns: what `decode` returned for them.
         """
         values, columns = values.slice(0, _SAMPLE_ROWS), columns.slice(0, _SAMPLE_ROWS)
+        tried: list[str]
         if self._record is not None:
             starts = Counter(
                 each[:FRAME_BYTES].hex() for each in values.to_pylist() if each and each[0] == 0

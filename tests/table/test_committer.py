@@ -398,6 +398,24 @@ class TestOthers:
         assert not (root.directory / "_delta_log").exists()
 
 
+def test_partitions_that_are_cleaned_at_once_share_a_table(opened, monkeypatch):
+    """As on an object store, which is listed, and read in ranges."""
+    root = opened(partitions=5, table_deleted_file_retention_ms="60000")
+    monkeypatch.setattr(LocalStore, "is_local", False)
+    monkeypatch.setattr(LocalStore, "is_mapped", False)
+    for round_number in range(12):
+        for partition in range(5):
+            root.fill(1 + partition % 2, partition, start=10 * round_number)
+        if round_number == 6:
+            root.delete_records(9, 3)
+        root.clock.advance_ms(200_000)
+        root.clean()
+    for partition in range(5):
+        assert root.findings(partition) == []
+        assert root.table_rows(partition)[-1] == root.log_rows(partition)[-1]
+    assert root.partition(3).start == 9
+
+
 class TestKills:
     @pytest.mark.parametrize("policy", ["delete", "compact"])
     def test_a_cleaner_may_die_at_any_put(self, opened, monkeypatch, policy):

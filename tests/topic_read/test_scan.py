@@ -28,6 +28,7 @@ from tests.topic_read.topics import (
     consumed,
     fill,
     make_topic,
+    make_typed_topic,
     reader_of,
     scanned,
     sorted_rows,
@@ -318,6 +319,25 @@ class TestCompactedTopic:
         again = scanned(cluster, version)
         newest = {row["key"]: row["value"] for row in consumed(root).to_pylist()}
         assert {row["key"]: row["value"] for row in again.to_pylist()} == newest
+
+
+class TestTypedColumns:
+    @pytest.mark.parametrize("keeps", ["true", "false"])
+    def test_are_those_of_the_files_and_are_decoded_behind_them(self, tmp_path, keeps):
+        root = str(tmp_path / "typed")
+        make_typed_topic(root, keeps)
+        cluster = Cluster(root)
+        version = version_of(cluster)
+        assert {each.end for each in version.partitions.values()} == {100}
+        found = scanned(cluster, version)
+        assert found.select(READ_SCHEMA.names) == consumed(root)
+        delays = [row["n"] for row in found.to_pylist() if row["_decode_error"] is None]
+        assert sorted(delays) == [number for number in range(240) if number % 50 != 7]
+        assert found.filter(pc.field("value") == b"{")["_decode_error"].null_count == 0
+        part = scanned(
+            cluster, version, columns=["partition", "offset", "n"], where=pc.field("n") >= 190
+        )
+        assert sorted(part["n"].to_pylist()) == [n for n in range(190, 240) if n != 207]
 
 
 class TestObjectStore:

@@ -18,6 +18,28 @@ def make_topic(root, storage_options=None, **settings):
     admin.create_topics([NewTopic(TOPIC, 2, topic_configs=settings)])
 
 
+def make_typed_topic(root, keeps):
+    """Create a topic with typed columns: 200 records in its table, and 40 behind it.
+
+    Every 50th value does not decode.
+    """
+    make_topic(
+        root,
+        **{
+            "table.value.format": "json",
+            "table.schema": "n INT, text STRING",
+            "table.keep.value": keeps,
+        },
+    )
+    for first, count in ((0, 200), (200, 40)):
+        with Producer(root, linger_ms=1000) as producer:
+            for number in range(first, first + count):
+                value = b"{" if number % 50 == 7 else b'{"n":%d,"text":"a"}' % number
+                producer.send(TOPIC, value, partition=number % 2)
+        if not first:
+            clean(root)
+
+
 def fill(root, first, count, *, storage_options=None):
     """Send records with numbers from ``first`` on, in segments of 50; one a second."""
     with Producer(root, storage_options=storage_options, linger_ms=0) as producer:

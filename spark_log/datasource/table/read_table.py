@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -27,8 +29,10 @@ from spark_log.topic_read import (
     open_file,
     plan_read,
     typed_parts,
+    with_typed_columns,
 )
 from spark_log.types import TopicPartition
+from spark_log.values import TypedValues
 
 
 def read_table(
@@ -65,7 +69,9 @@ def read_table(
         topic: the topic's name.
         storage_options: the options of the file system; never printed or logged.
         columns: names of the columns, in this order; None for those of ``format("spark_log")``, and
-            the typed columns of the table behind them.
+            the typed columns of the topic behind them. With ``table.keep.value=false``, files may
+            leave values out: None then leaves out the column ``value``, and who names it gets all
+            values, read from the log alone.
         include_headers: whether the column ``headers`` is added, if ``columns`` is None.
         partitions: numbers of the partitions to read; None for all.
         starting_offsets: partition → first offset. Other partitions start at their start.
@@ -93,18 +99,25 @@ def read_table(
     )
     cluster = open_cluster(checked_root(root), storage_options)
     read = plan_read(cluster, topic, bounds, version=version)
-    typed = from_arrow_schema(read.typed_columns)
-    headers = [HEADERS_FIELD] if include_headers or "headers" in (columns or ()) else []
-    schema = StructType([*READ_SCHEMA.fields, *headers, *typed.fields])
+    schema = _schema(read, include_headers=include_headers or "headers" in (columns or ()))
     names = _checked_columns(columns, schema)
+    parts = _parts(read)
+    if any(leaves_values_out for _, leaves_values_out in parts) and "value" in names:
+        if columns is None:
+            names.remove("value")
+        else:  # only the log's reader gives these values back
+            read, parts = _from_log_alone(read), []
     frames: list[DataFrame] = []
-    if parts := _parts(read):
+    if parts:
         stored = StructType([field for field in schema.fields if field.name not in _MADE])
-        frames += ParquetFrames(spark, topic, stored, hadoop_options(cluster.store)).read(parts)
+        parquet = ParquetFrames(spark, topic, stored, hadoop_options(cluster.store))
+        frames += parquet.read(part for part, _ in parts)
     tails = [each for each in read.partitions if each.log_start < each.end]
-    if tails or not frames:
+    if tails:
         options = _log_options(read, tails, storage_options, min_partitions)
-        frames.append(_log_frame(spark, read, schema, names, options if tails else None))
+        frames.append(_log_frame(spark, read, schema, names, options))
+    if not frames:
+        frames.append(spark.createDataFrame([], schema))
     if from_time is not None:
         frames = [each.where(F.col("timestamp") >= F.lit(from_time)) for each in frames]
     if to_time is not None:
@@ -143,36 +156,73 @@ def _log_frame(
     read: TopicRead,
     schema: StructType,
     columns: Sequence[str],
-    options: Mapping[str, str] | None,
+    options: Mapping[str, str],
 ) -> DataFrame:
-    """Return the rows of the log, with typed columns that are null.
+    """Return the rows of the log, with typed columns.
 
     Args:
         spark: the session.
         read: the read.
         schema: all columns.
         columns: the columns that are wanted.
-        options: options of the data source; None if nothing is read.
+        options: options of the data source.
     """
-    if options is None:
-        return spark.createDataFrame([], schema)
     wanted = {*columns, "timestamp"} if read.bounds.has_times else {*columns}
-    if not any(_is_of_log(schema[name]) for name in wanted):
-        wanted.add("offset")  # rows are counted by it
+    typed = [each for each in schema.fields if not _is_of_log(each) and each.name in wanted]
+    if typed:
+        wanted.add("value")  # they are decoded from it
     fields = [each for each in schema.fields if _is_of_log(each) and each.name in wanted]
     reader = spark.read.format("spark_log").schema(StructType(fields)).options(**options)
     frame = reader.load(read.cluster.root)
-    missing = [each for each in schema.fields if each.name not in frame.columns]
-    nulls = [F.lit(None).cast(each.dataType).alias(each.name) for each in missing]
-    return frame.select("*", *nulls)
+    if read.typed is None or not typed:
+        return frame
+    decode = _Decode(read.typed.format, read.typed.text, [each.name for each in [*fields, *typed]])
+    return frame.mapInArrow(decode, StructType([*fields, *typed]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """Adds typed columns to Arrow batches; runs in tasks.
+
+    Attributes:
+        format: the format of the values.
+        text: the schema of the values.
+        columns: names of the columns to return.
+    """
+
+    format: str
+    text: str
+    columns: Sequence[str]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the batches with the columns."""
+        typed = TypedValues(self.format, self.text)
+        for batch in batches:
+            yield with_typed_columns(batch, typed).select(self.columns)
+
+
+def _schema(read: TopicRead, *, include_headers: bool) -> StructType:
+    """Return all columns that the read can have."""
+    headers = [HEADERS_FIELD] if include_headers else []
+    typed = from_arrow_schema(read.typed_columns)
+    return StructType([*READ_SCHEMA.fields, *headers, *typed.fields])
+
+
+def _from_log_alone(read: TopicRead) -> TopicRead:
+    """Return the read without the files of the table."""
+    partitions = [replace(each, files=(), log_start=each.start) for each in read.partitions]
+    return replace(read, partitions=tuple(partitions))
 
 
 def _is_of_log(field: StructField) -> bool:
     return field.name in READ_SCHEMA.names or field.name == HEADERS_FIELD.name
 
 
-def _parts(read: TopicRead) -> list[ParquetPart]:
-    """Return the files, each with the timestamp type of its rows; one with both types twice."""
+def _parts(read: TopicRead) -> list[tuple[ParquetPart, bool]]:
+    """Return the files, each with the timestamp type of its rows; one with both types twice.
+
+    The second value is whether the file leaves values out.
+    """
     files = [(each, part) for each in read.partitions for part in each.files]
     if not files:
         return []
@@ -181,18 +231,22 @@ def _parts(read: TopicRead) -> list[ParquetPart]:
     return [part for parts in found for part in parts]
 
 
-def _parts_of(read: PartitionRead, part: FilePart) -> list[ParquetPart]:
+def _parts_of(read: PartitionRead, part: FilePart) -> list[tuple[ParquetPart, bool]]:
     directory = hadoop_directory(read.directory.store, read.directory.path)
+    reader = open_file(read.directory, part)
     return [
-        ParquetPart(
-            read.partition,
-            directory,
-            part.name.file_name,
-            part.size_bytes,
-            each.timestamp_type,
-            (each.part.low, each.part.high),
+        (
+            ParquetPart(
+                read.partition,
+                directory,
+                part.name.file_name,
+                part.size_bytes,
+                each.timestamp_type,
+                (each.part.low, each.part.high),
+            ),
+            reader.leaves_values_out,
         )
-        for each in typed_parts(open_file(read.directory, part), part)
+        for each in typed_parts(reader, part)
     ]
 
 

@@ -39,10 +39,8 @@ from spark_log.log.segment import (
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 if TYPE_CHECKING:
-    from spark_log.values import TypedValues
-
-if TYPE_CHECKING:
     from spark_log.log.segment import ParquetSegmentWriter
+    from spark_log.values import TypedValues
 
 _log = logging.getLogger(__name__)
 
@@ -201,7 +199,7 @@ def merge(
 def parquet_writer(
     directory: PartitionDirectory,
     name: SegmentName,
-    typed: TypedValues | None,
+    typed: TypedValues | None = None,
     compaction_id: str | None = None,
 ) -> ParquetSegmentWriter:
     """Return a writer of a Parquet segment.

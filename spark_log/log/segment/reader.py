@@ -138,6 +138,14 @@ class SegmentReader:
             return tuple(map(int, filter(None, self._metadata("timestamp_types").split(","))))
         return tuple(sorted({kind for _, _, kind in self.timestamp_type_ranges()}))
 
+    @property
+    def leaves_values_out(self) -> bool:
+        """Whether values may be missing in the file, since its typed columns give them.
+
+        `read` returns them. Other readers of the file find nulls.
+        """
+        return b"spark_log.value_encoding" in self._schema_metadata
+
     def timestamp_type_ranges(self) -> list[tuple[int, int, int]]:
         """Return the offset ranges in which all records have one timestamp type. Reads all headers.
 

@@ -27,6 +27,7 @@ from tests.topic_read.topics import (
     consumed,
     fill,
     make_topic,
+    make_typed_topic,
     sorted_rows,
     version_of,
 )
@@ -294,6 +295,24 @@ def test_two_hundred_partitions_are_one_scan(spark, tmp_path):
     assert plan_of(frame).count("FileScan") == 1
     counts = {row.partition: row["count"] for row in frame.groupBy("partition").count().collect()}
     assert counts == dict.fromkeys(range(200), 10)
+
+
+class TestTypedColumns:
+    @pytest.mark.parametrize("keeps", ["true", "false"])
+    def test_are_those_of_the_files_and_are_decoded_behind_them(self, spark, tmp_path, keeps):
+        root = str(tmp_path / "typed")
+        make_typed_topic(root, keeps)
+        frame = read_table(spark, root, TOPIC)
+        assert ("value" in frame.columns) == (keeps == "true")
+        table = rows_of(frame)
+        names = table.schema.names
+        assert names[-3:] == ["n", "text", "_decode_error"]
+        assert table == sorted_rows(scan(root, TOPIC, columns=names).read_all()).cast(table.schema)
+        names = ["partition", "offset", "value", "n"]
+        both = rows_of(read_table(spark, root, TOPIC, columns=names))
+        assert both == sorted_rows(scan(root, TOPIC, columns=names).read_all()).cast(both.schema)
+        assert both["value"].null_count == 0
+        assert frame.where("n >= 190").count() == 49
 
 
 class TestThePage:

@@ -283,3 +283,15 @@ def test_a_cleaner_beside_it_changes_no_answer(tmp_path, monkeypatch):
         stopped.set()
         cleaner.join()
     assert errors == []
+
+
+def test_an_index_without_its_segment_is_found_and_deleted(inner, clock):
+    log = compacted(inner, clock)
+    orphan = f"{DIRECTORY}/{SegmentName(0, 9, 1_000_000, is_parquet=True).key_index}"
+    inner.put(orphan, b"of a segment that is gone")
+    clock.advance_ms(120_000)
+    (finding,) = (each for each in Verifier(log).findings() if each.path == orphan)
+    assert finding.kind == LogFindingKind.ORPHANED_FILE
+    delete_found(inner, find_deletable(log.files, 60_000))
+    assert orphan not in {file.path for file in inner.list(DIRECTORY)}
+    assert inner.head(index_path(log))

@@ -295,7 +295,7 @@ class ParquetSegmentWriter:
 
 
 def _writer_options(schema: pa.Schema) -> dict[str, object]:
-    """Return the options of pyarrow's writer.
+    """Return the options of pyarrow's writer for a file.
 
     Typed columns are mostly read without the value. They, and the keys then, have dictionaries; the
     writer stops to use one when it becomes large.
