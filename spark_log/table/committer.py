@@ -35,7 +35,6 @@ from spark_log.storage import (
 from spark_log.table.listing import LogFiles, log_files
 from spark_log.table.next_version import next_partition, with_setting, with_start
 from spark_log.table.partition_table import (
-    SETTING_PROPERTY,
     CleanupPolicy,
     PartitionTable,
     TableSetting,
@@ -177,7 +176,7 @@ class TableCommitter:
 
     def _setting_for(self, version: TableVersion) -> TableSetting:
         """Return the topic's setting; the version's own if it says the same."""
-        is_same = version.setting.policy == self._setting.policy
+        is_same = version.setting.says_the_same_as(self._setting)
         return version.setting if is_same and version.number >= 0 else self._setting
 
     def decide(
@@ -292,7 +291,7 @@ class TableCommitter:
         metadata = self.table.log.state.metadata
         yield table_metadata(
             self.topic.name,
-            {SETTING_PROPERTY: setting.to_property()},
+            setting,
             time_ms,
             {} if metadata is None else metadata.action,
         )

@@ -37,7 +37,8 @@ def next_partition(table: PartitionTable, setting: TableSetting, log: LogFiles) 
 def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -> PartitionTable:
     """Return the partition with the topic's setting, if it is newer (protocol B8).
 
-    A change to or from ``NONE`` removes all files. Another change of the policy keeps them.
+    A change to or from ``NONE`` removes all files. Another change of the policy keeps them, as
+    those of no compaction. A change of the typed columns alone changes nothing else.
 
     Args:
         table: the partition in the newest version.
@@ -49,6 +50,8 @@ def with_setting(table: PartitionTable, setting: TableSetting, log_start: int) -
     if CleanupPolicy.NONE in (setting.policy, table.setting.policy):
         start = max(table.start, log_start)
         return PartitionTable(setting, start, start)
+    if setting.policy == table.setting.policy:
+        return replace(table, setting=setting)
     return replace(table, setting=setting, compaction=0)
 
 

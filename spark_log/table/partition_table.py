@@ -18,7 +18,7 @@ from spark_log.delta import DataFile, SetTransaction, TableState, Version
 from spark_log.log.files import SegmentName
 
 SETTING_PROPERTY: Final = "sparkLog.setting"
-"""The table property with the setting, as JSON: the policy, and the offset that set it."""
+"""The table property with the setting, as JSON: policy, typed columns, the offset that set it."""
 
 _TRANSACTIONS: Final = ("start", "end", "compaction")
 
@@ -39,14 +39,25 @@ class TableSetting:
         policy: ``NONE`` without a table; else ``cleanup.policy`` of the topic.
         metadata_offset: offset of the metadata log's record that set it; -1 for the default. A
             setting replaces those with a lower offset.
+        value_format: ``table.value.format`` of the topic; ``none`` without typed columns.
+        value_schema: ``table.schema`` of the topic; empty without typed columns.
     """
 
     policy: CleanupPolicy = CleanupPolicy.NONE
     metadata_offset: int = -1
+    value_format: str = "none"
+    value_schema: str = ""
 
     def to_property(self) -> str:
         """Return the value of `SETTING_PROPERTY`."""
-        return json.dumps({"policy": self.policy.value, "metadataOffset": self.metadata_offset})
+        found = {"policy": self.policy.value, "metadataOffset": self.metadata_offset}
+        if self.value_format != "none":
+            found |= {"valueFormat": self.value_format, "valueSchema": self.value_schema}
+        return json.dumps(found)
+
+    def says_the_same_as(self, other: TableSetting) -> bool:
+        """Return whether two settings differ at most in the record that set them."""
+        return replace(self, metadata_offset=other.metadata_offset) == other
 
     def is_newer_than(self, known: TableSetting) -> bool:
         """Return whether this setting replaces another one (protocol B8)."""
@@ -129,7 +140,12 @@ def setting_of(configuration: Mapping[str, str]) -> TableSetting:
     if text is None:
         return TableSetting()
     found = json.loads(text)
-    return TableSetting(CleanupPolicy(found["policy"]), int(found["metadataOffset"]))
+    return TableSetting(
+        CleanupPolicy(found["policy"]),
+        int(found["metadataOffset"]),
+        found.get("valueFormat", "none"),
+        found.get("valueSchema", ""),
+    )
 
 
 def parse_partition(

@@ -30,7 +30,6 @@ from spark_log.metadata import check_is_on_root
 from spark_log.table.committer import TableCommitter, list_partition
 from spark_log.table.listing import log_files
 from spark_log.table.partition_table import (
-    SETTING_PROPERTY,
     CleanupPolicy,
     PartitionTable,
     changes,
@@ -83,7 +82,7 @@ def rebuild_table(
     actions: list[Mapping[str, object]] = [
         {"commitInfo": {"timestamp": time_ms, "operation": "REBUILD", "engineInfo": "spark-log"}},
         TABLE_PROTOCOL.to_action(),
-        table_metadata(topic.name, {SETTING_PROPERTY: setting.to_property()}, time_ms, {}),
+        table_metadata(topic.name, setting, time_ms, {}),
     ]
     for partition, directory in directories.items():
         files = list_partition(

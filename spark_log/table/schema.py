@@ -1,6 +1,8 @@
 """The schema, the protocol and the properties of a topic's Delta table.
 
-The columns are those of the Parquet segments, in their order, and the partition column behind them.
+The columns are those of the log in the Parquet segments, the partition column behind them, and then
+the typed columns of the table's setting with ``_decode_error``. A file that was written before a
+column was added does not have it, and every reader of Delta tables gives null.
 No program but ours knows the writer feature, so all others refuse to write, and to VACUUM: that
 would delete the files of the log that are not in the table.
 """
@@ -12,7 +14,11 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+import pyarrow as pa
+
 from spark_log.delta import TableProtocol
+from spark_log.table.partition_table import SETTING_PROPERTY, TableSetting
+from spark_log.values import TypedValues
 
 PARTITION_COLUMN: Final = "partition"
 
@@ -25,13 +31,13 @@ _PROPERTIES: Final = {CHECKPOINT_INTERVAL: "10", "delta.enableExpiredLogCleanup"
 
 
 def table_metadata(
-    topic: str, configuration: Mapping[str, str], time_ms: int, known: Mapping[str, object]
+    topic: str, setting: TableSetting, time_ms: int, known: Mapping[str, object]
 ) -> dict[str, object]:
     """Return the ``metaData`` action of a topic's table.
 
     Args:
         topic: the topic's name.
-        configuration: the table properties that change.
+        setting: the topic's setting.
         time_ms: the time that Delta's history shows.
         known: the action of the newest version; empty if there is none.
     """
@@ -43,9 +49,9 @@ def table_metadata(
             "name": topic,
             "description": "A topic of spark-log; programs may read it, and must not change it",
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps(_SCHEMA, separators=(",", ":")),
+            "schemaString": json.dumps(_schema(setting), separators=(",", ":")),
             "partitionColumns": [PARTITION_COLUMN],
-            "configuration": properties | dict(configuration),
+            "configuration": properties | {SETTING_PROPERTY: setting.to_property()},
             "createdTime": known.get("createdTime") or time_ms,
         }
     }
@@ -58,14 +64,58 @@ def _field(name: str, kind: object) -> dict[str, object]:
 
 
 _HEADER = {"type": "struct", "fields": [_field("key", "string"), _field("value", "binary")]}
-_SCHEMA: Final = {
-    "type": "struct",
-    "fields": [
-        _field("offset", "long"),
-        _field("timestamp", "timestamp"),
-        _field("key", "binary"),
-        _field("value", "binary"),
-        _field("headers", {"type": "array", "elementType": _HEADER, "containsNull": True}),
-        _field(PARTITION_COLUMN, "integer"),
-    ],
+_LOG_FIELDS: Final = (
+    _field("offset", "long"),
+    _field("timestamp", "timestamp"),
+    _field("key", "binary"),
+    _field("value", "binary"),
+    _field("headers", {"type": "array", "elementType": _HEADER, "containsNull": True}),
+    _field(PARTITION_COLUMN, "integer"),
+)
+
+
+def _schema(setting: TableSetting) -> dict[str, object]:
+    typed: list[dict[str, object]] = []
+    if setting.value_format != "none":
+        columns = TypedValues(setting.value_format, setting.value_schema).decoded_schema
+        typed = [_field(column.name, _delta_type(column.type)) for column in columns]
+    return {"type": "struct", "fields": [*_LOG_FIELDS, *typed]}
+
+
+_PRIMITIVES: Final = {
+    pa.bool_(): "boolean",
+    pa.int8(): "byte",
+    pa.int16(): "short",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
 }
+
+
+def _delta_type(kind: pa.DataType) -> object:
+    """Return a type of `TypedValues` as the schema of a Delta table has it."""
+    if pa.types.is_struct(kind):
+        return {
+            "type": "struct",
+            "fields": [_field(each.name, _delta_type(each.type)) for each in kind],
+        }
+    if pa.types.is_map(kind):
+        return {
+            "type": "map",
+            "keyType": _delta_type(kind.key_type),
+            "valueType": _delta_type(kind.item_type),
+            "valueContainsNull": True,
+        }
+    if pa.types.is_list(kind):
+        item = _delta_type(kind.value_type)
+        return {"type": "array", "elementType": item, "containsNull": True}
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_fixed_size_binary(kind):
+        return "binary"
+    return _PRIMITIVES[kind]

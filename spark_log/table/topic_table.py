@@ -257,4 +257,6 @@ def table_setting(config: TopicConfig, metadata_offset: int) -> TableSetting:
         return TableSetting(CleanupPolicy.NONE, metadata_offset)
     is_compacted = "compact" in config.cleanup_policy
     policy = CleanupPolicy.COMPACT if is_compacted else CleanupPolicy.DELETE
-    return TableSetting(policy, metadata_offset)
+    if config.table_value_format == "none":
+        return TableSetting(policy, metadata_offset)
+    return TableSetting(policy, metadata_offset, config.table_value_format, config.table_schema)
