@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from spark_log.delta import TableProtocol
 from spark_log.table.partition_table import SETTING_PROPERTY, TableSetting
-from spark_log.values import TypedValues
 
 PARTITION_COLUMN: Final = "partition"
 
@@ -77,6 +76,8 @@ _LOG_FIELDS: Final = (
 def _schema(setting: TableSetting) -> dict[str, object]:
     typed: list[dict[str, object]] = []
     if setting.value_format != "none":
+        from spark_log.values import TypedValues  # late: few topics have typed columns
+
         columns = TypedValues(setting.value_format, setting.value_schema).decoded_schema
         typed = [_field(column.name, _delta_type(column.type)) for column in columns]
     return {"type": "struct", "fields": [*_LOG_FIELDS, *typed]}
