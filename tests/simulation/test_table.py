@@ -92,7 +92,7 @@ def happened(simulations):
         r"committed version #: none, # files from # to #",
         r"put_if_absent #\.json: exists",
         r"put_if_absent #\.json: gets no answer",
-        r"generation # ends at #, names #",
+        r"compacts; tombstones stay from (#|inf), names end: True",
         r"compact # to #: # to #, # tombstones removed",
         r"merged into #-#\.#\.log",
         r"put_if_absent #-#\.start: done",
