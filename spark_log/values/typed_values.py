@@ -157,7 +157,7 @@ class TypedValues:
             columns: what `decode` returned for them.
             encoding: the text that `choose_encoding` returned.
         """
-        same = pc.equal(self.encode(columns, encoding), values).fill_null(_FALSE)
+        same = pc.equal(self.encode(columns, encoding), values).fill_null(pa.scalar(value=False))
         is_same: np.ndarray = self.has_columns(columns) & bools_of(same)
         return is_same
 
@@ -171,9 +171,6 @@ class TypedValues:
 
 def _subsets(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return chain.from_iterable(combinations(words, count) for count in range(len(words) + 1))
-
-
-_FALSE: Final = pa.scalar(value=False)
 
 
 def _style(encoding: str) -> JsonStyle:

@@ -21,7 +21,7 @@ def test_levels_are_described_and_upgraded(shell):
     [
         ("table.version", 2, "'table.version' is not a feature and its level"),
         ("table.version=x", 2, "'table.version=x' is not a feature and its level"),
-        ("table.version=7", 1, "this release knows 1 to 1"),
+        ("table.version=7", 2, "this release knows 1 to 1"),
     ],
 )
 def test_a_mistake_is_one_line(shell, argument, status, message):

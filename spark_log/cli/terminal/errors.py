@@ -54,6 +54,7 @@ _MISTAKES = (
     errors.InvalidSessionTimeoutError,
     errors.InvalidTopicError,
     errors.InvalidTxnTimeoutError,
+    errors.InvalidUpdateVersionError,
     errors.NoOffsetForPartitionError,
     errors.NoReassignmentInProgressError,
     errors.OffsetOutOfRangeError,
@@ -63,6 +64,7 @@ _MISTAKES = (
     errors.TransactionalIdNotFoundError,
     errors.UnknownTopicOrPartitionError,
     errors.UnsupportedStoreError,
+    errors.UnsupportedVersionError,
 )
 
 _RAISED_IN_SPARK = re.compile(r"^(?:.*: )?spark_log\.errors\.(\w+): (.+)$", re.MULTILINE)

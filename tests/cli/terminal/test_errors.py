@@ -33,6 +33,7 @@ MISTAKES = [
     errors.InvalidTimestampError,
     errors.InvalidTopicError,
     errors.InvalidTxnTimeoutError,
+    errors.InvalidUpdateVersionError,
     errors.NoOffsetForPartitionError,
     errors.NoReassignmentInProgressError,
     errors.OffsetOutOfRangeError,
@@ -44,6 +45,7 @@ MISTAKES = [
     errors.UnknownTopicOrPartitionError,
     errors.UnsupportedCompressionTypeError,
     errors.UnsupportedStoreError,
+    errors.UnsupportedVersionError,
 ]
 FAILURES = [
     errors.AlreadyExistsError,

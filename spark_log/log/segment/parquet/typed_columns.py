@@ -28,8 +28,6 @@ FORMAT_KEY: Final = b"spark_log.value_format"
 SCHEMA_KEY: Final = b"spark_log.value_schema"
 ENCODING_KEY: Final = b"spark_log.value_encoding"
 
-_NULL: Final = pa.scalar(None, pa.binary())
-
 
 class TypedColumnsWriter:
     """Makes the typed columns of one segment."""
@@ -58,7 +56,7 @@ class TypedColumnsWriter:
                 )
             if self._encoding is not None:
                 same = self._typed.encodes_same(values, typed, self._encoding)
-                values = pc.if_else(bool_array(same), _NULL, values)
+                values = pc.if_else(bool_array(same), pa.scalar(None, pa.binary()), values)
         return {**columns, "value": values}
 
     def metadata(self) -> dict[bytes, bytes]:
