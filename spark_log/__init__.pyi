@@ -43,6 +43,7 @@ from .errors import InvalidTimestampError as InvalidTimestampError
 from .errors import InvalidTopicError as InvalidTopicError
 from .errors import InvalidTxnStateError as InvalidTxnStateError
 from .errors import InvalidTxnTimeoutError as InvalidTxnTimeoutError
+from .errors import InvalidUpdateVersionError as InvalidUpdateVersionError
 from .errors import KafkaTimeoutError as KafkaTimeoutError
 from .errors import LeaderEpochError as LeaderEpochError
 from .errors import LeaderNotAvailableError as LeaderNotAvailableError
@@ -80,6 +81,7 @@ from .errors import UnknownTopicOrPartitionError as UnknownTopicOrPartitionError
 from .errors import UnstableOffsetCommitError as UnstableOffsetCommitError
 from .errors import UnsupportedCompressionTypeError as UnsupportedCompressionTypeError
 from .errors import UnsupportedStoreError as UnsupportedStoreError
+from .errors import UnsupportedVersionError as UnsupportedVersionError
 from .errors import WakeupError as WakeupError
 from .producer import AIOProducer as AIOProducer
 from .producer import Producer as Producer

@@ -58,7 +58,7 @@ def run(python: Path, folder: Path, code: str) -> tuple[list[str], list[str]]:
 
 def steps() -> list[str]:
     """The README's code: a topic, a write, a read in Python, a read in Spark."""
-    _, *first = (each.code for each in blocks("README.md", "python"))
+    _, _, *first = (each.code for each in blocks("README.md", "python"))
     assert len(first) == 4
     return first
 

@@ -128,6 +128,8 @@ class TableCommitter:
     def move_start(self, partition: int, offset: int) -> None:
         """Move the start of a partition up to an offset that the log's start has reached.
 
+        Nothing is done without a table, or for a partition without a replica in the root.
+
         Raises:
             StorageError: the storage does not answer, or the table is damaged.
         """
@@ -140,7 +142,9 @@ class TableCommitter:
                     path=self.table.directory,
                 )
             _check_files(self.table, version)
-            before = version.partitions[partition]
+            before = version.partitions.get(partition)
+            if before is None:
+                return
             after = with_start(before, offset)
             if after == before:
                 return

@@ -117,7 +117,9 @@ class TestRecords:
         (split,) = plan(root)
         with caplog.at_level("DEBUG", logger="spark_log.datasource"):
             list(read_split(split, ("value",), options_of(root)))
-        began, ended = [each.message for each in caplog.records if str(split) in each.message]
+        began, ended = [
+            each.getMessage() for each in caplog.records if str(split) in each.getMessage()
+        ]
         assert began.endswith("reads from offset 0, columns value, on broker 0")
         assert ended.endswith(f"read up to offset {split.end_offset}")
 

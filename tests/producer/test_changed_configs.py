@@ -25,6 +25,12 @@ OF_THE_CLEANER = {
     "min.compaction.lag.ms",
     "retention.bytes",
     "retention.ms",
+    "table.format",
+    "table.commit.interval.ms",
+    "table.deleted.file.retention.ms",
+    "table.value.format",
+    "table.schema",
+    "table.keep.value",
 }
 """Configs that producers do not use; tests/cluster/test_cleaner.py tests them."""
 

@@ -80,7 +80,7 @@ class TestAtRest:
 
     @given(st.lists(headers, min_size=1, max_size=5))
     def test_an_array_of_headers_has_the_fields_of_the_headers(self, many):
-        array = header_array(encode_headers(many))
+        array = decode_array(encode_headers(many))
         assert HEADER_DTYPE.itemsize == len(KNOWN_BYTES)
         for field in fields(BatchHeader):
             assert array[field.name].tolist() == [getattr(each, field.name) for each in many]

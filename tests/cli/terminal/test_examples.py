@@ -7,7 +7,14 @@ import subprocess
 import pytest
 import typer
 
-from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log import (
+    Admin,
+    ConfigResource,
+    ConfigResourceType,
+    NewTopic,
+    OffsetAndMetadata,
+    TopicPartition,
+)
 from spark_log.cli.commands.submit import JOBS
 from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import app
@@ -37,12 +44,19 @@ EXAMPLES = [
 
 
 @pytest.fixture
-def root(root):
-    """The root of the examples: records in both topics, a group that has read some,
-    a transaction that is open, and brokers 1 and 2."""
+def root(root, shell):
+    """The root of the examples: records in its topics, of which two are tables, a group that has
+    read some, a transaction that is open, and brokers 1 and 2."""
+    table = {"table.format": "delta", "retention.ms": "-1"}  # the records are old
+    compacted = NewTopic("airports", topic_configs={**table, "cleanup.policy": "compact"})
+    admin = Admin(root)
+    admin.create_topics([compacted])
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "flights", table)])
+    append(root, "airports", b"New York", key=b"JFK")
     for partition in (0, 1):
         append(root, "flights", b"one", b"two", b"three", partition=partition, key=b"JFK")
     append(root, "weather", b"rain")
+    assert shell("clean", "flights", "airports").status == 0
     offsets = {TopicPartition("flights", number): OffsetAndMetadata(1) for number in (0, 1)}
     Admin(root).alter_group_offsets("reports", offsets)
     begin_transaction(root, "orders", TopicPartition("weather", 0))
