@@ -64,7 +64,9 @@ def make_tables(root, shell):
     admin = Admin(root)
     admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "flights", table)])
     compacted = {**table, "cleanup.policy": "compact"}
-    admin.create_topics([NewTopic("airports", replica_assignment={0: [0]}, topic_configs=compacted)])
+    admin.create_topics(
+        [NewTopic("airports", replica_assignment={0: [0]}, topic_configs=compacted)]
+    )
     append(root, "airports", b"New York", key=b"JFK")
     assert shell("clean", "flights", "airports").status == 0
 
