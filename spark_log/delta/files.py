@@ -6,11 +6,11 @@ reader can skip files and row groups by their statistics.
 
 from __future__ import annotations
 
-import io
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.record import text_scalar
-from spark_log.storage import Store, is_topic_directory
+from spark_log.storage import RangedFile, Store, is_topic_directory
 from spark_log.util import parse_json
 
 ROW_GROUP_ROWS = 16_384
@@ -282,7 +282,10 @@ class DataFiles:
     def _open(self, file: DataFile, path: str) -> object:
         if self._store.is_mapped or file.size_bytes <= _READ_WHOLE_BYTES:
             return pa.BufferReader(self._store.open_buffer(path))
-        return pa.PythonFile(_RangedFile(self._store, path, file.size_bytes), mode="r")
+        return pa.PythonFile(RangedFile(file.size_bytes, partial(self._read_range, path)), mode="r")
+
+    def _read_range(self, path: str, start: int, end: int) -> pa.Buffer:
+        return self._store.read(path, start, end - start)
 
     def _damaged(self, problem: str) -> StorageError:
         return damaged_table_error(self._directory, problem)
@@ -307,34 +310,3 @@ def remedy(directory: str) -> str:
     if is_topic_directory(directory):
         return "make its Delta log anew: spark-log table rebuild"
     return "to save what can be saved: spark-log groups repair"
-
-
-class _RangedFile(io.RawIOBase):
-    """A remote file that reads only the requested ranges."""
-
-    def __init__(self, store: Store, path: str, size_bytes: int) -> None:
-        self._store, self._path, self._size_bytes = store, path, size_bytes
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
-        self._position = start[whence] + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        left = max(0, self._size_bytes - self._position)
-        length = left if size is None or size < 0 else min(size, left)
-        if length == 0:
-            return b""
-        data: bytes = self._store.read(self._path, self._position, length).to_pybytes()
-        self._position += len(data)
-        return data

@@ -23,6 +23,7 @@ from .quorum import add_voter as add_voter
 from .quorum import describe_voters as describe_voters
 from .quorum import found_from_root as found_from_root
 from .quorum import remove_voter as remove_voter
+from .ranged_file import RangedFile as RangedFile
 from .reserve import with_reserve as with_reserve
 from .root_directories import DELETION_MARKERS as DELETION_MARKERS
 from .root_directories import DELTA_LOG as DELTA_LOG

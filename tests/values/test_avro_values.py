@@ -37,7 +37,7 @@ def decoded(typed, values):
 
 @pytest.fixture(params=[0, 32], ids=["together", "alone"], autouse=True)
 def few_values(request, monkeypatch):
-    """How many values are few: of few, items of arrays are decoded alone."""
+    """The number of values up to which items of arrays are decoded alone."""
     monkeypatch.setattr(avro_decoder, "FEW_VALUES", request.param)
 
 

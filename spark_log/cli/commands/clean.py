@@ -17,7 +17,7 @@ from spark_log.cli.format import (
     print_table,
     print_text,
 )
-from spark_log.cli.options import Root, Topics, with_option_groups
+from spark_log.cli.options import PartitionsOption, Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
 from spark_log.coordinator import transaction_cleaner
@@ -65,12 +65,7 @@ def clean(
             "moved away, and transactions.",
         ),
     ] = False,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")
     ] = False,

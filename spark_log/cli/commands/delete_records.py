@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from spark_log.cli.format import Output, counted, print_json, print_note, print_table
-from spark_log.cli.options import Root, Topic, check_named_once, whole_number, with_option_groups
+from spark_log.cli.options import (
+    PartitionsOption,
+    Root,
+    Topic,
+    check_named_once,
+    whole_number,
+    with_option_groups,
+)
 from spark_log.cli.terminal import is_confirmed, with_examples
 from spark_log.errors import InvalidConfigurationError
 from spark_log.types import TopicPartition
@@ -29,12 +36,7 @@ def delete_records(
             "--before-offset", metavar="N", help="First offset to keep. -1: delete all records."
         ),
     ] = None,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     offset_json_file: Annotated[
         Path | None,
         typer.Option(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -17,7 +17,7 @@ from spark_log.cli.format import (
     print_table,
     print_text,
 )
-from spark_log.cli.options import Root, Topic, with_option_groups
+from spark_log.cli.options import PartitionsOption, Root, Topic, with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata import MetadataImage
@@ -68,12 +68,7 @@ def verify_topic_table(
     topic: Topic,
     root: Root,
     output: Output,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
 ) -> None:
     """Compare a table with the log, row for row.
 

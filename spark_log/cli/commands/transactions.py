@@ -8,6 +8,7 @@ import typer
 
 from spark_log.cli.format import Output, print_json, print_note, print_table
 from spark_log.cli.options import (
+    PartitionsOption,
     Root,
     Topic,
     Topics,
@@ -225,12 +226,7 @@ def find_hanging(
     topics: Topics,
     root: Root,
     output: Output,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
 ) -> None:
     """Find transactions that no producer will end.
 

@@ -15,7 +15,7 @@ from spark_log.cli.format import (
     print_note,
     print_text,
 )
-from spark_log.cli.options import Root, Topics, with_option_groups
+from spark_log.cli.options import PartitionsOption, Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import ClusterVerifier
 from spark_log.errors import InvalidPartitionsError
@@ -33,12 +33,7 @@ def verify(
     topics: Topics,
     root: Root,
     output: Output,
-    partition: Annotated[
-        list[int] | None,
-        typer.Option(
-            "--partition", metavar="N", help="Number of a partition. Repeatable. [default: all]"
-        ),
-    ] = None,
+    partition: PartitionsOption = None,
     repair: Annotated[
         bool,
         typer.Option(

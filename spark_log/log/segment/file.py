@@ -285,6 +285,23 @@ class Range(NamedTuple):
 _NOTHING: Final = Range(0, pa.py_buffer(b""))
 
 
+def fetch_range(store: Store, path: str, start: int, end: int) -> Range:
+    """Read a range of a file by one request.
+
+    Raises:
+        CorruptRecordError: the file ends before ``end``.
+    """
+    data = store.read(path, start, end - start)
+    if data.size != end - start:
+        raise CorruptRecordError(
+            f"{path} has {data.size} bytes from position {start} on, but its footer speaks of "
+            f"{end - start}. Restore the file from a copy",
+            path=path,
+            position=start,
+        )
+    return Range(start, data)
+
+
 def read_end(store: Store, path: str, size_bytes: int | None) -> tuple[pa.Buffer, int | None]:
     """Return the last bytes of a file, and its size if the storage returns it, by one request.
 
@@ -372,7 +389,7 @@ class _RangedFile(_ArrowFile):
                 if 0 < number < len(spans) - 1:
                     start, end = self._extent(spans[number + 1])
                     if not self._tail.covers(start, end):
-                        ahead = background.submit(self._fetch, start, end)
+                        ahead = background.submit(fetch_range, self._store, self._path, start, end)
                 yield from ordinals
         finally:
             self._recent = _NOTHING
@@ -407,21 +424,11 @@ class _RangedFile(_ArrowFile):
     def _ensure_read(self, start: int, end: int, read_bytes: int = 0) -> None:
         """Read a range of the file, and at least ``read_bytes``, unless it is in memory."""
         if not (self._tail.covers(start, end) or self._recent.covers(start, end)):
-            self._recent = self._fetch(start, min(self.size_bytes, max(end, start + read_bytes)))
+            behind = min(self.size_bytes, max(end, start + read_bytes))
+            self._recent = fetch_range(self._store, self._path, start, behind)
 
     def _bytes(self, start: int, end: int) -> pa.Buffer:
         for at_hand in (self._recent, self._tail):
             if at_hand.covers(start, end):
                 return at_hand.cut(start, end)
-        return self._fetch(start, end).data
-
-    def _fetch(self, start: int, end: int) -> Range:
-        data = self._store.read(self._path, start, end - start)
-        if data.size != end - start:
-            raise CorruptRecordError(
-                f"{self._path} has {data.size} bytes from position {start} on, but its footer "
-                f"speaks of {end - start}. Restore the file from a copy",
-                path=self._path,
-                position=start,
-            )
-        return Range(start, data)
+        return fetch_range(self._store, self._path, start, end).data

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 
 import pyarrow as pa
 
-from spark_log.errors import CorruptRecordError
-from spark_log.log.segment.file import FIRST_RANGE_BYTES, Range, read_end
+from spark_log.log.segment.file import FIRST_RANGE_BYTES, Range, fetch_range, read_end
 from spark_log.log.segment.parquet.footer import check_footer, checked_footer_bytes
-from spark_log.storage import COPIED_BYTES, Store
+from spark_log.storage import COPIED_BYTES, RangedFile, Store
 
 Chunks = Sequence[tuple[int, int]]
 """Parts of a file: position of the first byte, and position behind the last."""
@@ -130,13 +128,14 @@ class _RangedSource(ParquetSource):
         return sum(int(each.data.size) for each in held)
 
     def to_arrow(self) -> pa.NativeFile:
-        return pa.PythonFile(_Cursor(self), mode="r")
+        return pa.PythonFile(RangedFile(self.size_bytes, self.read), mode="r")
 
     def part(self, start: int, end: int, near_end: int) -> pa.Buffer:
         for held in (self._tail, self._headers):
             if held.covers(start, end):
                 return held.cut(start, end)
-        self._headers = self._fetch(start, max(end, min(near_end, start + FIRST_RANGE_BYTES)))
+        behind = max(end, min(near_end, start + FIRST_RANGE_BYTES))
+        self._headers = fetch_range(self._store, self._path, start, behind)
         return self._headers.cut(start, end)
 
     def prepare(self, chunks: Chunks) -> None:
@@ -168,55 +167,11 @@ class _RangedSource(ParquetSource):
     def read(self, start: int, end: int) -> pa.Buffer:
         """Return bytes that pyarrow's reader asks for."""
         found = self._find(start, end)
-        return (found or self._fetch(start, end)).cut(start, end)
+        return (found or fetch_range(self._store, self._path, start, end)).cut(start, end)
 
     def _find(self, start: int, end: int) -> Range | None:
         held = (*self._recent, self._tail)
         return next((each for each in held if each.covers(start, end)), None)
 
     def _fetch_all(self, chunks: Chunks) -> list[Range]:
-        return [self._fetch(start, end) for start, end in chunks]
-
-    def _fetch(self, start: int, end: int) -> Range:
-        data = self._store.read(self._path, start, end - start)
-        if data.size != end - start:
-            raise CorruptRecordError(
-                f"{self._path} has {data.size} bytes from position {start} on, but its footer "
-                f"speaks of {end - start}. Restore the file from a copy",
-                path=self._path,
-                position=start,
-            )
-        return Range(start, data)
-
-
-class _Cursor(io.RawIOBase):
-    """A file for pyarrow's reader, which seeks and reads."""
-
-    def __init__(self, source: _RangedSource) -> None:
-        self._source = source
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._source.size_bytes}
-        self._position = start[whence] + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        end = self._source.size_bytes
-        if size >= 0:
-            end = min(end, self._position + size)
-        if end <= self._position:
-            return b""
-        data = self._source.read(self._position, end)
-        self._position = end
-        content: bytes = data.to_pybytes()
-        return content
+        return [fetch_range(self._store, self._path, start, end) for start, end in chunks]
