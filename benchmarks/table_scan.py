@@ -10,7 +10,7 @@ use the machine. The rate is that of the fastest run.
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -83,16 +83,17 @@ def measure(options: argparse.Namespace) -> Report:
     return Report("table_scan", figures, notes)
 
 
-def write_table(root: str, records: int) -> list[str]:
+def write_table(
+    root: str, records: int, *, topic: str = _TOPIC, settings: Mapping[str, object] | None = None
+) -> list[str]:
     """Write a topic of flights, all of it in Parquet segments; return the paths of its files."""
-    write_flights(root, records)
-    change = ConfigResource("TOPIC", _TOPIC, {"table.format": "delta"})
-    Admin(root).alter_configs([change])
+    write_flights(root, records, topic=topic, settings=settings)
+    Admin(root).alter_configs([ConfigResource("TOPIC", topic, {"table.format": "delta"})])
     for each in ClusterCleaner(Cluster(root), table_at_once=True).clean():
         assert each.error is None, each
     cluster = Cluster(root)
-    topic = cluster.topic(_TOPIC)
-    logs = [cluster.partition_log(topic, number) for number in topic.partitions]
+    image = cluster.topic(topic)
+    logs = [cluster.partition_log(image, number) for number in image.partitions]
     segments = [segment for log in logs for segment in log.observe().live.segments]
     assert all(segment.name.is_parquet for segment in segments)
     return [str(Path(root) / segment.file.path) for segment in segments]
