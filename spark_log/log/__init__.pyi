@@ -35,6 +35,7 @@ from .segment import FetchedRecords as FetchedRecords
 from .segment import LogBatch as LogBatch
 from .segment import LogValidator as LogValidator
 from .segment import OffsetIndex as OffsetIndex
+from .segment import RowStatistics as RowStatistics
 from .segment import SegmentReader as SegmentReader
 from .segment import SegmentWriter as SegmentWriter
 from .segment import StagedSegment as StagedSegment

@@ -1,6 +1,7 @@
 from .fetched_records import FetchedRecords as FetchedRecords
 from .file import TAIL_BYTES as TAIL_BYTES
 from .file import WHOLE_BYTES as WHOLE_BYTES
+from .file import RowStatistics as RowStatistics
 from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder
 from .log_batch import IsAborted as IsAborted

@@ -70,6 +70,7 @@ class RowStatistics(NamedTuple):
         max_offset: the last offset.
         min_timestamp_us: the smallest timestamp, microseconds since the epoch.
         max_timestamp_us: the largest timestamp.
+        uncompressed_bytes: size of the row groups before compression.
     """
 
     num_rows: int = 0
@@ -77,6 +78,7 @@ class RowStatistics(NamedTuple):
     max_offset: int = -1
     min_timestamp_us: int = -1
     max_timestamp_us: int = -1
+    uncompressed_bytes: int = 0
 
 
 class SegmentFile(ABC):

@@ -167,6 +167,7 @@ class _ParquetFile(SegmentFile):
             last.max_raw,
             int(entries["min_timestamp_us"].min()),
             int(entries["max_timestamp_us"].max()),
+            sum(footer.row_group(at).total_byte_size for at in range(footer.num_row_groups)),
         )
 
     def decoder(self, columns: Sequence[str]) -> Decode:
