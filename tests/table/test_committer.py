@@ -517,6 +517,38 @@ class TestPlacement:
             brokers.admin.alter_partition_reassignments(moved)
 
 
+class TestDeleteDelay:
+    """A table needs listings that are valid for a while: ``file.delete.delay.ms`` is not 0."""
+
+    REFUSED = "table.format=delta with file.delete.delay.ms=0: .*; set file.delete.delay.ms to"
+
+    def test_a_topic_without_a_delay_cannot_be_a_table(self, opened):
+        root = opened(table_format="none", file_delete_delay_ms="0")
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.set(table_format="delta")
+        configs = {"table.format": "delta", "file.delete.delay.ms": "0"}
+        new = NewTopic("u", topic_configs=configs)
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.admin.create_topics([new])
+        assert not root.cluster.image().may_have_tables
+        root.admin.alter_configs(
+            [ConfigResource("topic", "t", {"table.format": "delta", "file.delete.delay.ms": "1"})]
+        )
+        assert root.cluster.image().may_have_tables
+
+    def test_a_table_keeps_its_delay(self, root):
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.set(file_delete_delay_ms="0")
+        root.fill(3)
+        root.clean()
+        root.set(table_format="none")
+        root.set(file_delete_delay_ms="0")
+        root.clean()
+        assert not root.newest.is_on, "the table is ended without a delay, too"
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.set(table_format="delta")
+
+
 def test_the_delta_log_is_no_orphan(root):
     root.fill(1)
     root.clean()

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from spark_log.table import PartitionTable, TableSetting, next_partition, rebuild_table
+from spark_log.table import (
+    PartitionTable,
+    TableSetting,
+    next_partition,
+    read_data_file,
+    rebuild_table,
+)
 from spark_log.table.listing import LogFiles
 from spark_log.table.partition_table import CleanupPolicy
 from spark_log.table.schema import table_metadata
@@ -59,6 +65,33 @@ def test_a_new_column_is_a_version_without_files(opened):
     number = root.newest.number
     root.clean()
     assert root.newest.number == number
+
+
+def test_files_tell_their_columns_apart(opened):
+    """A merge that makes other columns changes rows for streams of the table (``dataChange``)."""
+    root = opened(**TYPED)
+    changes: list[dict[str, str]] = [
+        {},
+        {"table_keep_value": "true"},
+        {"table_keep_value": "false"},
+        {"table_schema": TYPED["table_schema"] + ", d INT"},
+    ]
+    for change in changes:
+        root.set(**change)
+        root.append((b"k", b'{"n": 1, "carrier": "c"}'))
+        root.clean()
+    files = [root.newest.file_of(0, name) for name in root.partition().files]
+    first, second, third, fourth = (each.tags["sparkLog.columns"] for each in files)
+    assert first == second
+    assert len({first, third, fourth}) == 3
+    for _ in range(10):
+        append_json(root, 1)
+        root.clean()
+    assert list(root.directory.glob("_delta_log/*.checkpoint.parquet")), "which has tags, too"
+    newest = root.newest
+    for name in newest.partitions[0].files:
+        read = read_data_file(root.table, 0, newest.directories[0], name)
+        assert newest.file_of(0, name) == read
 
 
 def test_columns_that_come_later_are_null_in_older_files(opened):

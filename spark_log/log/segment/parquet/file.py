@@ -23,7 +23,7 @@ from spark_log.log.segment.parquet.header_block import (
 )
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
-from spark_log.log.segment.parquet.typed_columns import LeftOutValues
+from spark_log.log.segment.parquet.typed_columns import LeftOutValues, typed_columns_id
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
@@ -156,8 +156,9 @@ class _ParquetFile(SegmentFile):
 
     def row_statistics(self) -> RowStatistics:
         entries = self._entries[self._entries["rows"] > 0]
+        typed = typed_columns_id(self.schema.metadata or {})
         if not len(entries):
-            return RowStatistics()
+            return RowStatistics(typed_columns=typed)
         footer = self._reader.metadata
         first = footer.row_group(0).column(0).statistics
         last = footer.row_group(footer.num_row_groups - 1).column(0).statistics
@@ -168,6 +169,7 @@ class _ParquetFile(SegmentFile):
             int(entries["min_timestamp_us"].min()),
             int(entries["max_timestamp_us"].max()),
             sum(footer.row_group(at).total_byte_size for at in range(footer.num_row_groups)),
+            typed,
         )
 
     def decoder(self, columns: Sequence[str]) -> Decode:
