@@ -104,7 +104,9 @@ def store(request, inner):
 
 
 class TestWithAnIndex:
-    def test_a_later_look_up_reads_a_block_few_pages_and_the_logs_end(self, inner, clock, rewritten):
+    def test_a_later_look_up_reads_a_block_few_pages_and_the_logs_end(
+        self, inner, clock, rewritten
+    ):
         rewritten(inner, clock, value_of=lambda number: random.Random(number).randbytes(500))
         store = HookedStore(inner, is_mapped=False)
         log = open_log(store, clock=clock, **TABLE)
@@ -113,7 +115,10 @@ class TestWithAnIndex:
         value = random.Random(4_321).randbytes(500)
         assert found(log, key_of(4_321)) == (4_321, row(value, key=key_of(4_321)))
         suffixes = [path.rpartition(".")[2] for _, path in store.calls]
-        assert suffixes in (["log", "keyindex", "parquet"], ["log", "keyindex", "parquet", "parquet"])
+        assert suffixes in (
+            ["log", "keyindex", "parquet"],
+            ["log", "keyindex", "parquet", "parquet"],
+        )
         store.calls.clear()
         assert found(log, b"never written") is None
         assert [path.rpartition(".")[2] for _, path in store.calls] == ["log", "keyindex"]

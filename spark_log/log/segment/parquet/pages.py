@@ -46,6 +46,9 @@ _ROW_GROUPS: Final = 4
 
 _REPEATED: Final = 2
 
+_WRONG_FIELDS: Final = AttributeError, IndexError, KeyError, OverflowError, TypeError
+"""The errors of fields that are missing, or have another type, in a damaged footer."""
+
 Read = Callable[[int, int], bytes]
 """Returns the bytes of a file between two positions."""
 
@@ -72,19 +75,24 @@ def flat_leaves(footer: bytes) -> dict[str, Leaf]:
     """
     reader = ThriftReader(footer)
     elements = [reader.raw_struct() for _ in range(reader.skip_to_list(_SCHEMA))]
-    found, number, at = {}, 0, 1
+    try:
+        return dict(_flat_leaves(elements))
+    except _WRONG_FIELDS as error:
+        raise ValueError(f"the schema in its footer lacks a field: {error!r}") from None
+
+
+def _flat_leaves(elements: list[tuple[dict[int, Any], bytes]]) -> Iterator[tuple[str, Leaf]]:
+    number, at = 0, 1
     while at < len(elements):
         fields, element = elements[at]
         if fields.get(5) is None:  # num_children
-            name, repetition = fields.get(4), fields.get(3)
-            if not isinstance(name, bytes) or repetition == _REPEATED:
-                raise ValueError("its footer has a column without a name, or one that repeats")
-            found[name.decode()] = Leaf(number, int(fields[1]), element)
+            if fields[3] == _REPEATED:
+                raise ValueError("its footer has a column that repeats")
+            yield fields[4].decode(), Leaf(number, int(fields[1]), element)
             number, at = number + 1, at + 1
         else:
             at, leaves = _skip_nested(elements, at)
             number += leaves
-    return found
 
 
 def _skip_nested(elements: list[tuple[dict[int, Any], bytes]], at: int) -> tuple[int, int]:
@@ -121,7 +129,7 @@ def find_pages(footer: bytes, read: Read, columns: Collection[str]) -> np.ndarra
             for number in sorted(numbers)
             for page in _pages_of_column(row_groups, number, read)
         ]
-    except (KeyError, IndexError, TypeError, OverflowError) as error:
+    except _WRONG_FIELDS as error:
         raise ValueError(f"its footer or its page index lacks a field: {error!r}") from None
     found = np.array(entries, PAGE_DTYPE)
     return found[np.lexsort((found["first_row"], found["is_dictionary"], found["column"]))]

@@ -66,7 +66,7 @@ class RowReader:
             ValueError, OSError, pa.ArrowException: the file is damaged.
         """
         group = int(np.searchsorted(self._ends, row, "right"))
-        if not 0 <= row < int(self._ends[-1]):
+        if row < 0 or group == len(self._ends):
             raise ValueError(f"it has no row {row}")
         nulls = int(self._null_columns[group])
         names = [name for at, name in enumerate(RECORD_SCHEMA.names) if not nulls >> at & 1]

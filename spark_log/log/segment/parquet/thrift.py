@@ -145,7 +145,7 @@ def write_struct(fields: Mapping[int, Value]) -> bytes:
     """Return the bytes of a struct.
 
     Args:
-        fields: the fields by id, in ascending order.
+        fields: the fields by id, in ascending order, their ids at most 15 apart.
     """
     parts = bytearray()
     last = 0
