@@ -8,24 +8,23 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from spark_log.errors import AlreadyExistsError, StorageError
+from spark_log.errors import AlreadyExistsError
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.directory import LogView
 from spark_log.log.files import SegmentName
-from spark_log.log.key_index import KeyIndexWriter
 from spark_log.log.local_log import LocalLog
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
+    IndexedParquetWriter,
     compression_of,
     join_batches,
     live_batches,
     moderate_batches,
-    parquet_writer,
+    put_indexes,
 )
 from spark_log.log.segment import (
     MAX_SEGMENT_BYTES,
     MAX_SEGMENT_RECORDS,
-    ParquetSegmentWriter,
     SegmentReader,
     SegmentWriter,
 )
@@ -113,11 +112,10 @@ class CompactedSegment:
         base_offset, end_offset = group[0][0], group[-1][1].end_offset
         is_parquet = self._log.config.table_format != "none"
         name = SegmentName(base_offset, end_offset - 1, self._generation, is_parquet)
-        writer: SegmentWriter | ParquetSegmentWriter
-        key_index = KeyIndexWriter(files.store, files.path, name)
+        writer: SegmentWriter | IndexedParquetWriter
         if is_parquet:
             typed = typed_values_of(self._log.config)
-            writer = parquet_writer(files, name, typed, self._compaction_id)
+            writer = IndexedParquetWriter(files, name, typed, self._compaction_id)
         else:
             writer = SegmentWriter(
                 files.store,
@@ -136,8 +134,6 @@ class CompactedSegment:
                 batches = moderate_batches(batches)
             for headers, records in join_batches(batches):
                 writer.write_rewritten(records, headers)
-                if is_parquet:
-                    key_index.add(records, headers)
                 self.records_written += records.num_rows
                 on_progress(records.nbytes)
             segment = writer.finish()
@@ -145,14 +141,8 @@ class CompactedSegment:
                 # Synced whatever flush.on.append says: the replaced segments are durable.
                 files.store.put_if_absent(files.file_path(name.file_name), segment.staged)
             self.bytes_written = segment.size_bytes
-            # An index is derived: readers work without it.
-            with files.suppressed.suppress("index", files.path, StorageError):
-                for derived, data in segment.derived_files(name):
-                    files.store.put(files.file_path(derived), data, sync=False)
-            with files.suppressed.suppress("key index", files.path, StorageError, OSError):
-                key_index.put(segment.append_id)
+            put_indexes(files, name, writer, segment)
         finally:
-            key_index.discard()
             writer.discard()
 
     def _compression(self, group: list[OpenSegment], raw_bytes: int) -> str:

@@ -168,6 +168,26 @@ class SegmentFile(ABC):
         """Return the statistics of all rows; only a Parquet file has them."""
         raise NotImplementedError
 
+    def find_pages(self) -> np.ndarray:
+        """Return the pages of a Parquet file, for `read_row` (`parquet.pages.PAGE_DTYPE`).
+
+        Raises:
+            ValueError: the page index is damaged.
+        """
+        raise NotImplementedError
+
+    def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:
+        """Return a row of a Parquet file: its offset delta, and the columns of `RECORD_SCHEMA`.
+
+        Args:
+            row: the row's number; control records are not counted.
+            pages: the array that `find_pages` returned.
+
+        Raises:
+            ValueError, OSError, pa.ArrowException: the file is damaged.
+        """
+        raise NotImplementedError
+
     def messages_in_order(self, first: int) -> Iterator[int]:
         """Yield ordinals from ``first`` on, to read each message and few of the batches."""
         return iter(range(first, len(self.blocks)))

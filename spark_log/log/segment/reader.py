@@ -299,6 +299,50 @@ class SegmentReader:
         records = self._batches.decoder(names, check=check_crcs, each_batch=True)(ordinal)
         return self.headers(ordinal), records
 
+    def read_keys(self, ordinal: int) -> tuple[tuple[BatchHeader, ...], pa.Array]:
+        """Return headers and keys of the ``ordinal``-th Arrow batch, control records included.
+
+        Raises:
+            CorruptRecordError: the batch is damaged; has file and position.
+        """
+        records = self._batches.decoder(["key"], check=True)(ordinal)
+        return self.headers(ordinal), records.column("key")
+
+    def find_pages(self) -> np.ndarray:
+        """Return the pages of a Parquet segment, for `read_row`.
+
+        On an object store this may take one request for each column chunk, if the footer is large.
+
+        Raises:
+            CorruptRecordError: the page index is damaged.
+        """
+        try:
+            return self._file.find_pages()
+        except ValueError as error:
+            raise self._corrupt(f"its page index cannot be read: {error}") from None
+
+    def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:
+        """Return the offset and the columns of a row of a Parquet segment, by few pages.
+
+        The checksums of the pages are checked, those of batches and columns are not: they cover
+        whole row groups.
+
+        Args:
+            row: the row's number; control records are not counted.
+            pages: what `find_pages` returned.
+
+        Returns:
+            The offset, and a batch of one row with the columns of `RECORD_SCHEMA`.
+
+        Raises:
+            CorruptRecordError: a page is damaged.
+        """
+        try:
+            delta, record = self._file.read_row(row, pages)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._corrupt(f"row {row} cannot be read: {error}") from None
+        return self.base_offset + delta, record
+
     def problem_for_others(self, ordinal: int) -> str | None:
         """Return the problem of the ``ordinal``-th Arrow batch that only other programs would meet.
 

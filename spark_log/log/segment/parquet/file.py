@@ -21,10 +21,12 @@ from spark_log.log.segment.parquet.header_block import (
     decode_block,
     no_rows,
 )
+from spark_log.log.segment.parquet.pages import PageTable, find_pages
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
+from spark_log.log.segment.parquet.row_reader import RowReader
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
 from spark_log.log.segment.parquet.typed_columns import LeftOutValues, typed_columns_id
-from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
+from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_COLUMNS, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
@@ -91,12 +93,14 @@ class _ParquetFile(SegmentFile):
         self._has_gaps = bool(entries["has_gaps"].any()) or (
             len(entries) > 0 and int(entries["last_offset_delta"][-1]) != last_delta
         )
+        self._is_dense = int(entries["rows"].sum()) == last_delta + 1
         schema = BATCH_SCHEMA if self._has_gaps else RECORD_SCHEMA
         self.schema = schema.with_metadata(identity)
         self._append_id = identity.get(b"spark_log.append_id", b"")
         self._left_out = LeftOutValues.of(identity)
         self._block: tuple[int, HeaderBlock] | None = None
         self._ahead: int | None = None
+        self._row_reader: RowReader | None = None
 
     @property
     def is_in_memory(self) -> bool:
@@ -190,6 +194,36 @@ class _ParquetFile(SegmentFile):
         finally:
             self._ahead = None
             self._source.end_reading_ahead()
+
+    # --- one row ---------------------------------------------------------------------------------
+
+    def find_pages(self) -> np.ndarray:
+        columns = list(PAGED_COLUMNS)
+        if self._left_out is not None:
+            columns += self._left_out.columns
+        return find_pages(
+            self._source.footer(), lambda *part: self._source.read(*part).to_pybytes(), columns
+        )
+
+    def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:
+        reader = self._row_reader
+        if reader is None or reader.table.pages is not pages:
+            with_rows = self._entries[self._entries["rows"] > 0]
+            reader = self._row_reader = RowReader(
+                self._source,
+                PageTable(pages, self._source.footer()),
+                np.cumsum(with_rows["rows"], dtype=np.int64),
+                with_rows["null_columns"],
+                self._left_out,
+                self._read_chunks,
+            )
+        offset, record = reader.read(row, with_offset=not self._is_dense)
+        return (row if self._is_dense else offset - self._base_offset), record
+
+    def _read_chunks(self, row_group: int, columns: Sequence[str]) -> pa.Table:
+        ordinal = int(np.searchsorted(self._row_group_of, row_group))
+        self._source.prepare(self._chunks(ordinal, columns))
+        return self._reader.read_row_group(row_group, columns=list(columns), use_threads=False)
 
     # --- one batch -------------------------------------------------------------------------------
 

@@ -60,6 +60,11 @@ class TypedColumnsWriter:
                 values = pc.if_else(bool_array(same), pa.scalar(None, pa.binary()), values)
         return {**columns, "value": values}
 
+    @property
+    def columns_of_left_out_values(self) -> tuple[str, ...]:
+        """Names of the columns that give back left-out values; none if no value may be missing."""
+        return () if self._encoding is None else tuple(self._typed.schema.names)
+
     def metadata(self) -> dict[bytes, bytes]:
         """Return the key-value metadata of the footer, after the last row group."""
         found = {FORMAT_KEY: self._typed.format.encode(), SCHEMA_KEY: self._typed.text.encode()}

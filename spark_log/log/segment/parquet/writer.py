@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from spark_log.errors import InvalidRecordError
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.parquet.footer import FooterSink
+from spark_log.log.segment.parquet.footer import FooterSink, footer_bytes
 from spark_log.log.segment.parquet.header_block import BATCH_SCHEMA, NO_RECORDS, encode_block
+from spark_log.log.segment.parquet.pages import find_pages
 from spark_log.log.segment.parquet.row_groups import (
     TIMESTAMP_TYPES_KEY,
     RowGroup,
@@ -61,6 +62,9 @@ PARQUET_SCHEMA: Final = pa.schema(
     ]
 )
 """The columns of a Parquet segment."""
+
+PAGED_COLUMNS: Final = ("offset", "timestamp", "key", "value")
+"""The columns whose pages a look-up of a key reads alone (`pages`)."""
 
 WRITER_OPTIONS: Final[dict[str, object]] = {
     "compression": "zstd",
@@ -126,6 +130,7 @@ class ParquetSegmentWriter:
         self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
         self._last_header: BatchHeader | None = None
+        self._index = b"", 0
         self._timestamp_types: set[int] = set()
         with storage_errors(directory):
             self._staged = store.stage(directory)
@@ -144,6 +149,19 @@ class ParquetSegmentWriter:
     def record_count(self) -> int:
         """Number of offsets covered so far, also by records that a rewrite left out."""
         return self._next_delta
+
+    def find_pages(self) -> np.ndarray:
+        """Return the pages of the finished file, for `SegmentReader.read_row`."""
+        index, position = self._index
+        columns = list(PAGED_COLUMNS)
+        if self._typed is not None:
+            columns += self._typed.columns_of_left_out_values
+        size_bytes = footer_bytes(pa.py_buffer(index))
+        return find_pages(
+            index[-size_bytes:-8],
+            lambda start, end: index[start - position : end - position],
+            columns,
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -207,9 +225,10 @@ class ParquetSegmentWriter:
             if self._typed is not None:
                 identity |= self._typed.metadata()
             self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, identity))
+            position = self._file.tell()
             self._sink.hold()
             self._writer.close()
-            self._sink.write_held()
+            self._index = self._sink.write_held(), position
             self._staged.seal()
         return StagedSegment(
             self._staged,
