@@ -21,11 +21,11 @@ DELTA = {"table.format": "delta", "merge.tail.segments": "0"}
 class TableRoot:
     """A root with the topic ``t``."""
 
-    def __init__(self, url, clock):
+    def __init__(self, url, clock, storage_options=None):
         self.url = url
         self.clock = clock
-        self.cluster = Cluster(url, clock=clock)
-        self.admin = Admin(url)
+        self.cluster = Cluster(url, storage_options=storage_options, clock=clock)
+        self.admin = Admin(url, storage_options=storage_options)
 
     @property
     def topic(self):
@@ -155,9 +155,10 @@ def whole_rows(table):
     )
 
 
-def new_table(directory, clock, *, partitions=1, **settings):
+def new_table(url, clock, *, partitions=1, storage_options=None, **settings):
     """Make a root with the topic ``t``, a table with these settings."""
+    url = str(url)
     configs = DELTA | {key.replace("_", "."): str(value) for key, value in settings.items()}
     topic = NewTopic("t", num_partitions=partitions, topic_configs=configs)
-    Admin(str(directory)).create_topics([topic])
-    return TableRoot(str(directory), clock)
+    Admin(url, storage_options=storage_options).create_topics([topic])
+    return TableRoot(url, clock, storage_options)
