@@ -1,11 +1,103 @@
-"""Spark reads a topic's table, and may not change it."""
+"""Other programs read a topic's table row for row, and may not change it."""
 
+import duckdb
+import polars
 import pytest
 
 from spark_log.testing.spark import spark
+from tests.coordinator.storage_dates import dated_by
+from tests.sleeping_clock import SleepingClock
+from tests.table import duckdb_program
+from tests.table.support import new_table, whole_rows
 from tests.table.test_committer import COMPACT
 
 __all__ = ["spark"]
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A table of two partitions, past a checkpoint; nothing changes it."""
+    with pytest.MonkeyPatch.context() as patches:
+        clock = SleepingClock()
+        dated_by(clock, patches)
+        root = new_table(
+            tmp_path_factory.mktemp("filled") / "root", clock, partitions=2, retention_ms=-1
+        )
+        for _ in range(11):
+            root.fill_with_all_kinds(5, 0)
+            root.fill_with_all_kinds(3, 1)
+            root.clean()
+        assert list(root.directory.glob("_delta_log/*.checkpoint.parquet"))
+        yield root
+
+
+def by_delta_rs(root):
+    return root.delta_rs().to_pyarrow_table()
+
+
+def by_duckdb_over_delta_rs(root):
+    connection = duckdb.connect()
+    connection.register("rows", root.delta_rs().to_pyarrow_dataset())
+    return connection.sql("SELECT * FROM rows").to_arrow_table()
+
+
+def by_duckdb(root):
+    return duckdb_program.query(f"SELECT * FROM delta_scan('{root.directory}')")
+
+
+def by_polars(root):
+    return polars.scan_delta(str(root.directory)).collect().to_arrow()
+
+
+READERS = (by_delta_rs, by_duckdb_over_delta_rs, by_duckdb, by_polars)
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_reader_has_the_rows_of_the_log(filled, read):
+    rows = whole_rows(read(filled))
+    assert len(rows) > 200
+    assert rows == filled.log_of_the_table()
+
+
+@pytest.mark.parametrize("read", READERS)
+def test_a_reader_has_one_row_of_each_key(opened, read):
+    root = opened(**COMPACT)
+    root.fill(20)
+    root.clean()
+    rows = whole_rows(read(root))
+    assert rows == root.log_of_the_table()
+    assert len({key for *_, key, _, _ in rows}) == len(rows) == 7
+
+
+def test_duckdb_leaves_out_files_by_partition_and_offset(opened):
+    root = opened(partitions=2)
+    for _ in range(3):
+        root.fill(5, 0)
+        root.fill(5, 1)
+        root.clean()
+    where = f"""FROM delta_scan('{root.directory}') WHERE "partition" = 1 AND "offset" >= 20"""
+    assert duckdb_program.query(f"SELECT count(*) AS n {where}")["n"].to_pylist() == [10]
+    plan = duckdb_program.query(f'EXPLAIN ANALYZE SELECT sum("offset") {where}')
+    assert "Scanning Files: 1/6" in plan["explain_value"].to_pylist()[0]
+
+
+def test_duckdb_is_refused(opened):
+    root = opened()
+    root.fill(9)
+    root.clean()
+    before, version = root.log_files(), root.newest.number
+    with pytest.raises(RuntimeError, match="sparkLog"):
+        duckdb_program.query(
+            f"ATTACH '{root.directory}' AS t (TYPE delta); INSERT INTO t SELECT * FROM t"
+        )
+    assert (root.log_files(), root.newest.number) == (before, version)
+    assert root.findings() == []
+
+
+@pytest.mark.spark
+def test_spark_has_the_rows_of_the_log(filled, spark):
+    table = spark.read.format("delta").load(str(filled.directory))
+    assert whole_rows(table.toArrow()) == filled.log_of_the_table()
 
 
 @pytest.mark.spark

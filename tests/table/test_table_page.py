@@ -10,6 +10,7 @@ from tests.cli.conftest import folder, shell
 from tests.cli.support import append
 from tests.docs.blocks import block
 from tests.jobs.conftest import report, submit
+from tests.table import duckdb_program
 
 __all__ = ["folder", "shell", "spark", "submit"]
 
@@ -93,17 +94,10 @@ def test_duckdb_over_delta_rs(location, capsys):
 
 
 def test_duckdb_by_its_own_reader(location):
-    import duckdb
-
-    connection = duckdb.connect()
-    install, load, query = block("docs/table.md", "delta_scan").strip().splitlines()
-    try:
-        connection.execute(install)
-    except duckdb.Error as error:
-        pytest.skip(f"DuckDB's delta extension cannot be fetched: {error}")
-    connection.execute(load)
-    rows = connection.execute(query.replace("/data/log/flights.bHk2", location)).fetchall()
-    assert sorted(rows) == [(0, 10), (1, 10)]
+    *loaded, query = block("docs/table.md", "delta_scan").strip().splitlines()
+    assert loaded == ["INSTALL delta;", "LOAD delta;"], "fetched by conf/fetch-duckdb.sh"
+    rows = duckdb_program.query(query.replace("/data/log/flights.bHk2", location)).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [(0, 10), (1, 10)]
 
 
 def test_scan_has_what_the_table_has_not_yet(root, location, capsys):
