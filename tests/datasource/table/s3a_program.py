@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -51,8 +50,8 @@ def main() -> None:
 def hadoop_version() -> str:
     """Return the version of Spark's own Hadoop, which the S3 client has to have."""
     jars = Path(pyspark.__file__).parent / "jars"
-    (name,) = (each.name for each in jars.glob("hadoop-client-api-*.jar"))
-    return re.fullmatch(r"hadoop-client-api-(.*)\.jar", name).group(1)
+    (jar,) = jars.glob("hadoop-client-api-*.jar")
+    return jar.stem.removeprefix("hadoop-client-api-")
 
 
 if __name__ == "__main__":
