@@ -11,9 +11,10 @@ that files store, all of them, the keys alone, and those of one day of thirty.
 The table's own files are also read in the peer's way, by the name "table": what a program costs
 that reads the topic's directory as a Delta table, without `scan`.
 
-Each read begins with opening the table. The processor time of the process, all threads together, is
-compared, since others may use the machine: the least of all runs. The rate is that of the fastest
-run. The memory of `scan` is what the process allocates at most while it reads, without mapped files.
+Each read begins with opening the table. The processor time of the process, all threads together,
+is compared, since others may use the machine: the least of all runs. The rate is that of the
+fastest run. The memory of `scan` is what its process allocates at most while it reads, without
+mapped files.
 """
 
 import argparse
@@ -207,7 +208,7 @@ def _duckdb(source: str, case: _Case, rows: pa.RecordBatchReader | None = None) 
         else f'max("{name}")'
         for name in case.stored
     ]
-    query = f"SELECT count(*), {', '.join(uses)} FROM {source}"  # noqa: S608 - of constants
+    query = f"SELECT count(*), {', '.join(uses)} FROM {source}"
     with duckdb.connect() as connection:
         if rows is not None:
             connection.register("rows", rows)
@@ -276,7 +277,7 @@ print(most - before)
 def _memory_mb(root: str) -> float:
     """Return what a process of its own allocates at most while it scans a topic."""
     command = [sys.executable, "-c", _MEASURE_MEMORY, root, _TOPIC]
-    return int(subprocess.run(command, check=True, capture_output=True).stdout) / 1e6  # noqa: S603
+    return int(subprocess.run(command, check=True, capture_output=True).stdout) / 1e6
 
 
 if __name__ == "__main__":
