@@ -71,10 +71,11 @@ def convert_table(
 ) -> None:
     """Convert the partitions of a topic to files of its table.
 
-    Several are converted at a time. This is a cleaning: it does not wait for table.commit.interval.ms, also applies retention, and
-    deletes files that are no longer needed. Each partition is committed when it is converted.
-    Records behind an open transaction stay in the log. It may be stopped at any time; the next
-    run continues. Exit status: 0 done, 1 a partition could not be converted.
+    Several are converted at a time. This is a cleaning: it does not wait for
+    table.commit.interval.ms, also applies retention, and deletes files that are no longer needed.
+    Each partition is committed when it is converted. Records behind an open transaction stay in the
+    log. It may be stopped at any time; the next run continues. Exit status: 0 done, 1 a partition
+    could not be converted.
     """
     cluster = root.cluster()
     image = cluster.image()
