@@ -55,6 +55,7 @@ from .records import ProducerIdsRecord as ProducerIdsRecord
 from .records import RegisterBrokerRecord as RegisterBrokerRecord
 from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
+from .table_requirements import check_is_table as check_is_table
 from .table_requirements import check_table_requirements as check_table_requirements
 from .topic_image import TopicImage as TopicImage
 from .topic_image import parse_replica_directory as parse_replica_directory

@@ -47,6 +47,20 @@ def check_tables(image: MetadataImage, records: Sequence[MetadataRecord]) -> Non
             check_table_requirements(topic)
 
 
+def check_is_table(topic: TopicImage) -> None:
+    """Check that a topic is to be a table.
+
+    Raises:
+        InvalidConfigurationError: it has ``table.format=none``; the message has the command that
+            changes it.
+    """
+    if topic.config().table_format == "none":
+        raise InvalidConfigurationError(
+            f"topic {topic.name!r} is no table: turn it on with spark-log configs alter "
+            f"{topic.name} --add-config table.format=delta"
+        )
+
+
 def check_table_requirements(topic: TopicImage) -> None:
     """Check that the files of a topic can be one table.
 

@@ -296,7 +296,7 @@ def _with_same_rows(
     """Return the files whose rows other files take over, or were in others: Delta's ``dataChange``.
 
     A merge has the rows of the merges that it replaces, if it covers the same offsets and has the
-    same typed columns. One that continues behind them has new rows, and those that it replaces are
+    same typed columns. One that ends behind them has new rows, and those that it replaces are
     changed like it: a stream of the table must see that rows come again. A compaction leaves rows
     out.
     """

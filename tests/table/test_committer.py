@@ -288,6 +288,29 @@ class TestSetting:
         assert root.newest.setting.policy == CleanupPolicy.DELETE
         assert root.partition().end == root.log().observe().log_end_offset
 
+    def test_a_topic_that_was_compacted_has_no_gap(self, opened):
+        """Its compacted segments are Arrow files, which no merge takes (protocol B15)."""
+        root = opened(table_format="none", **COMPACT)
+        root.fill(20)
+        root.clean()
+        root.fill(2, start=40)
+        assert any(root.directory.glob("t-0/*.100000?.log"))
+        root.clock.advance_ms(600_000)
+        root.set(cleanup_policy="delete")
+        root.set(table_format="delta")
+        root.clean()
+        assert root.partition().end == root.log().observe().log_end_offset
+        assert root.table_rows() == root.log_rows()
+        assert len(root.table_rows()) < 44, "it was compacted"
+        assert root.findings() == []
+        root.set(cleanup_policy="compact")
+        for _ in range(3):
+            root.clock.advance_ms(600_000)
+            root.fill(2, start=60)
+            root.clean()
+        assert root.partition().compaction
+        assert root.findings() == []
+
     def test_a_process_with_an_older_setting_changes_nothing(self, root):
         old = root.cluster.image()
         topic = old.topic("t")
