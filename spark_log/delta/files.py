@@ -45,8 +45,8 @@ class DataFile:
         path: the file's path, relative to the table's directory.
         size_bytes: the length of the file.
         num_rows: the number of rows; -1 if another program did not record it.
-        min_values: by column, the smallest value in the file, as JSON has it. A column that was
-            not counted is missing, here and in the next two.
+        min_values: by column, the smallest value in the file, as JSON has it; the fields of a
+            STRUCT in a mapping. A column that was not counted is missing, here and in the next two.
         max_values: by column, the largest value in the file, or a larger one.
         null_counts: by column, the number of nulls in the file.
         partition_values: by partition column, the value of all rows, as text.
@@ -58,7 +58,7 @@ class DataFile:
     num_rows: int = -1
     min_values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     max_values: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    null_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    null_counts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     partition_values: Mapping[str, str] = field(default_factory=dict, hash=False)
     modified_ms: int = field(default=0, compare=False)
 
@@ -75,6 +75,19 @@ class DataFile:
             stats["maxValues"] = dict(self.max_values)
             stats["nullCount"] = dict(self.null_counts)
         return json.dumps(stats, separators=(",", ":"))
+
+    def says_at_most(self, other: DataFile) -> bool:
+        """Return whether another description of this file has all that this one says, or more.
+
+        Statistics may be missing here: an earlier release did not write all of them.
+        """
+        return (
+            (self.path, self.size_bytes, self.num_rows, self.partition_values)
+            == (other.path, other.size_bytes, other.num_rows, other.partition_values)
+            and _is_part(self.min_values, other.min_values)
+            and _is_part(self.max_values, other.max_values)
+            and _is_part(self.null_counts, other.null_counts)
+        )
 
     def to_add(self, time_ms: int, *, is_new: bool = True) -> dict[str, object]:
         """Return the action that adds the file; ``is_new``: whether the table gets new rows."""
@@ -119,6 +132,19 @@ class DataFile:
             dict(action.get("partitionValues") or {}),
             action.get("modificationTime") or 0,
         )
+
+
+def _is_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """Return whether each value of nested mappings is in others, too."""
+    return all(
+        name in whole
+        and (
+            _is_part(value, whole[name])
+            if isinstance(value, Mapping) and isinstance(whole[name], Mapping)
+            else value == whole[name]
+        )
+        for name, value in part.items()
+    )
 
 
 class DataFiles:

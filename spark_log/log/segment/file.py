@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from typing import ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from spark_log.record import (
     packed_headers,
 )
 from spark_log.storage import COPIED_BYTES, Store
+
+if TYPE_CHECKING:
+    from spark_log.log.segment.parquet import ColumnStatistics
 
 WHOLE_BYTES: Final = 1_048_576
 """A file of up to this size is small: one request reads all of it."""
@@ -161,6 +164,10 @@ class SegmentFile(ABC):
 
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of all rows; only a Parquet file has them."""
+        raise NotImplementedError
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        """Return the statistics of the typed columns; only a Parquet file has them."""
         raise NotImplementedError
 
     def find_pages(self) -> np.ndarray:

@@ -12,6 +12,7 @@ need.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +35,9 @@ from spark_log.record import (
 )
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
+
+if TYPE_CHECKING:
+    from spark_log.log.segment.parquet import ColumnStatistics
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -184,6 +188,15 @@ class SegmentReader:
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of the rows of a Parquet segment, from its footer."""
         return self._file.row_statistics()
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        """Return the statistics of the typed columns of a Parquet segment, from its footer."""
+        return self._file.column_statistics()
+
+    @property
+    def value_format(self) -> str:
+        """Format of the values that the typed columns were made of; empty without such columns."""
+        return self._metadata("value_format")
 
     @property
     def size_bytes(self) -> int:

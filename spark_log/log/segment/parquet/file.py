@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
+from spark_log.log.segment.parquet.column_statistics import ColumnStatistics, column_statistics
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
@@ -172,6 +173,12 @@ class _ParquetFile(SegmentFile):
             int(entries["min_timestamp_us"].min()),
             int(entries["max_timestamp_us"].max()),
         )
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        columns = column_statistics(
+            self._reader.metadata, self._reader.schema_arrow, len(PARQUET_SCHEMA)
+        )
+        return list(columns)
 
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
