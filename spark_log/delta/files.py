@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from spark_log.util import parse_json
 ROW_GROUP_ROWS = 16_384
 _MAX_STATISTIC_CHARACTERS = 1000
 _READ_WHOLE_BYTES = 1 << 20
+_MAX_PLAIN_DIGITS = 38
 
 _FORMAT: dict[str, Any] = {"compression": "zstd"}
 _SMALL_FORMAT: dict[str, Any] = {
@@ -45,8 +47,9 @@ class DataFile:
         path: the file's path, relative to the table's directory.
         size_bytes: the length of the file.
         num_rows: the number of rows; -1 if another program did not record it.
-        min_values: by column, the smallest value in the file, as JSON has it; the fields of a
-            STRUCT in a mapping. A column that was not counted is missing, here and in the next two.
+        min_values: by column, the smallest value in the file, as JSON has it, with a `Decimal` for
+            a number with a fraction; the fields of a STRUCT in a mapping. A column that was not
+            counted is missing, here and in the next two.
         max_values: by column, the largest value in the file, or a larger one.
         null_counts: by column, the number of nulls in the file.
         partition_values: by partition column, the value of all rows, as text.
@@ -74,7 +77,7 @@ class DataFile:
             stats["minValues"] = dict(self.min_values)
             stats["maxValues"] = dict(self.max_values)
             stats["nullCount"] = dict(self.null_counts)
-        return json.dumps(stats, separators=(",", ":"))
+        return _json_of(stats)
 
     def says_at_most(self, other: DataFile) -> bool:
         """Return whether another description of this file has all that this one says, or more.
@@ -121,7 +124,7 @@ class DataFile:
         path = action["path"]
         if path.startswith("/") or "://" in path or ".." in path.split("/"):
             raise ValueError(f"the path {path!r:.200} leads out of the table")
-        stats = parse_json(action.get("stats") or "{}")
+        stats = parse_json(action.get("stats") or "{}", decimals=True)
         return cls(
             path,
             action["size"],
@@ -145,6 +148,21 @@ def _is_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
         )
         for name, value in part.items()
     )
+
+
+def _json_of(value: object) -> str:
+    """Return statistics as JSON, decimals with all their digits.
+
+    They have no exponent if they have few digits: delta-rs reads none in a DECIMAL.
+    """
+    if isinstance(value, Mapping):
+        fields = (f"{json.dumps(name)}:{_json_of(each)}" for name, each in value.items())
+        return "{" + ",".join(fields) + "}"
+    if isinstance(value, Decimal):
+        is_short = value.is_zero() or abs(value.adjusted()) <= _MAX_PLAIN_DIGITS
+        text = format(value, "f") if is_short else str(value)
+        return text if "." in text or "E" in text else f"{text}.0"
+    return json.dumps(value)
 
 
 class DataFiles:

@@ -427,7 +427,7 @@ def read_data_file(
     if least_time and most_time:
         least["timestamp"], most["timestamp"] = least_time, most_time
     nulls: dict[str, object] = dict.fromkeys(least, 0)
-    typed = typed_statistics(reader.column_statistics(), has_nan=reader.value_format != "json")
+    typed = typed_statistics(reader.column_statistics())
     return replace(
         file,
         min_values=least | typed[0],

@@ -6,11 +6,12 @@ cannot say exactly gets a bound beyond it, or none:
 - a timestamp has milliseconds: the smallest is rounded down, the largest up;
 - a string is cut after 32 characters, as Delta does; the largest gets a last character that is
   larger than all others;
-- a decimal is a number of JSON, which programs (this one, too) may read as a float: only one of up
-  to 15 digits, or of 18 without a fraction;
-- NaN is larger than all numbers in Spark and in Delta, and Parquet leaves it out: a column that may
-  have one has no largest value. JSON values have none; Avro values may;
-- BINARY, BOOLEAN, ARRAY and MAP have no bounds. A STRUCT has those of its fields.
+- NaN is larger than all numbers in Spark and in Delta, and Parquet leaves it out: a column that has
+  one gets no largest value;
+- BINARY, ARRAY and MAP have no bounds. A STRUCT has those of its fields.
+
+BOOLEAN has bounds, which Spark does not use: delta-rs 1.6 takes a missing bound for one that no
+value fits, if a file has bounds of other columns (`DeltaTable.to_pyarrow_dataset`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, timedelta
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,21 +31,19 @@ _STRING_CHARACTERS: Final = 32
 ``spark.databricks.delta.stats.skipping.stringPrefixLength``)."""
 
 _LAST_CHARACTER: Final = "\U0010ffff"
-_EXACT_DIGITS: Final = 15
-"""Digits of a decimal that a float tells apart."""
+_WIDE: Final = Context(prec=40)
+"""Digits of any decimal."""
 
-_LONG_DIGITS: Final = 18
 _EPOCH: Final = date(1970, 1, 1)
 
 
 def typed_statistics(
-    columns: Iterable[ColumnStatistics], *, has_nan: bool
+    columns: Iterable[ColumnStatistics],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Return ``minValues``, ``maxValues`` and ``nullCount`` of columns; fields of a STRUCT nested.
 
     Args:
         columns: the statistics of all columns in the file.
-        has_nan: whether floating-point columns may have NaN.
     """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
@@ -54,7 +54,7 @@ def typed_statistics(
         if low is None or high is None:
             continue
         _put(least, column.path, low)
-        if not (has_nan and pa.types.is_floating(column.kind)):
+        if not column.has_nan:
             _put(most, column.path, high)
     return least, most, nulls
 
@@ -73,16 +73,16 @@ def _bounds(column: ColumnStatistics) -> tuple[Any, Any]:
     if isinstance(least, int) and isinstance(most, int):
         if pa.types.is_timestamp(kind):
             return time_text(least // 1000), time_text(-(-most // 1000))
-        return _number(kind, least), _number(kind, most)
-    if isinstance(least, float) and isinstance(most, float) and math.isfinite(most - least):
-        return least, most
+        if pa.types.is_decimal(kind):
+            return _decimal(kind, least), _decimal(kind, most)
+        return (_date_text(least), _date_text(most)) if pa.types.is_date(kind) else (least, most)
+    if (
+        isinstance(least, float)
+        and isinstance(most, float)
+        and all(map(math.isfinite, (least, most)))
+    ):
+        return _number(least), _number(most)
     return None, None
-
-
-def _number(kind: pa.DataType, value: int) -> int | float | str | None:
-    if pa.types.is_date(kind):
-        return _date_text(value)
-    return _decimal(kind, value) if pa.types.is_decimal(kind) else value
 
 
 def _cut_above(text: str) -> str:
@@ -95,10 +95,13 @@ def _cut_above(text: str) -> str:
     return text if end >= len(text) else text[:end] + _LAST_CHARACTER
 
 
-def _decimal(kind: pa.Decimal128Type, digits: int) -> int | float | None:
-    if kind.scale == 0:
-        return digits if kind.precision <= _LONG_DIGITS else None
-    return digits / 10**kind.scale if kind.precision <= _EXACT_DIGITS else None
+def _decimal(kind: pa.Decimal128Type, digits: int) -> Decimal:
+    return Decimal(digits).scaleb(-kind.scale, _WIDE)
+
+
+def _number(value: float) -> Decimal:
+    """Return a float as it is written."""
+    return Decimal(repr(value))
 
 
 def time_text(time_ms: int) -> str | None:

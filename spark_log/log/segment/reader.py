@@ -190,13 +190,11 @@ class SegmentReader:
         return self._file.row_statistics()
 
     def column_statistics(self) -> list[ColumnStatistics]:
-        """Return the statistics of the typed columns of a Parquet segment, from its footer."""
-        return self._file.column_statistics()
+        """Return the statistics of the typed columns of a Parquet segment, from its footer.
 
-    @property
-    def value_format(self) -> str:
-        """Format of the values that the typed columns were made of; empty without such columns."""
-        return self._metadata("value_format")
+        Floating-point columns of values that may have NaN are read.
+        """
+        return self._file.column_statistics()
 
     @property
     def size_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyarrow import parquet
 
-PHYSICAL_TYPES: Final = (
+_BOUNDED: Final = (
+    pa.types.is_boolean,
     pa.types.is_integer,
     pa.types.is_floating,
     pa.types.is_string,
@@ -28,10 +29,11 @@ class ColumnStatistics(NamedTuple):
         path: the name of the column; for a field of a STRUCT, those of all that contain it, too.
         kind: its type.
         null_count: number of rows without a value.
-        least: the smallest value: an int (days of a date, microseconds of a timestamp, the digits
-            of a decimal), a float, or the bytes of a string. None if it is not known, and if there
-            is no value. NaN is left out.
+        least: the smallest value: a bool, an int (days of a date, microseconds of a timestamp, the
+            digits of a decimal), a float, or the bytes of a string. None if it is not known, and if
+            there is no value. NaN is left out.
         most: the largest value, as ``least``.
+        has_nan: whether a value is NaN.
     """
 
     path: tuple[str, ...]
@@ -39,10 +41,14 @@ class ColumnStatistics(NamedTuple):
     null_count: int
     least: int | float | bytes | None
     most: int | float | bytes | None
+    has_nan: bool = False
 
 
 def column_statistics(
-    footer: parquet.FileMetaData, schema: pa.Schema, first: int
+    footer: parquet.FileMetaData,
+    schema: pa.Schema,
+    first: int,
+    has_nan: Callable[[tuple[str, ...]], bool],
 ) -> Iterator[ColumnStatistics]:
     """Yield the statistics of columns that are no lists or maps, nor in one.
 
@@ -50,6 +56,7 @@ def column_statistics(
         footer: the footer of the file.
         schema: the columns of the file, as Arrow has them.
         first: number of the first column in ``schema`` that counts.
+        has_nan: returns whether a floating-point column has NaN. Parquet's statistics do not tell.
     """
     leaf = 0
     row_groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
@@ -61,7 +68,8 @@ def column_statistics(
                     chunks = [each.column(number).statistics for each in row_groups]
                     found = _of_chunks(path, kind, chunks)
                     if found is not None:
-                        yield found
+                        is_float = pa.types.is_floating(kind)
+                        yield found._replace(has_nan=is_float and has_nan(path))
         leaf += len(leaves)
 
 
@@ -89,7 +97,7 @@ def _of_chunks(
     """Return the statistics of all row groups together; None if one has none."""
     null_count = 0
     least, most = [], []
-    is_known = any(is_type(kind) for is_type in PHYSICAL_TYPES)
+    is_known = any(is_type(kind) for is_type in _BOUNDED)
     for chunk in chunks:
         if chunk is None or not chunk.has_null_count:
             return None

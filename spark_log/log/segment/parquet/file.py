@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
@@ -26,7 +27,7 @@ from spark_log.log.segment.parquet.pages import PageTable, find_pages
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.row_reader import RowReader
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
-from spark_log.log.segment.parquet.typed_columns import LeftOutValues
+from spark_log.log.segment.parquet.typed_columns import FORMAT_KEY, LeftOutValues
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_COLUMNS, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
@@ -176,9 +177,21 @@ class _ParquetFile(SegmentFile):
 
     def column_statistics(self) -> list[ColumnStatistics]:
         columns = column_statistics(
-            self._reader.metadata, self._reader.schema_arrow, len(PARQUET_SCHEMA)
+            self._reader.metadata, self._reader.schema_arrow, len(PARQUET_SCHEMA), self._has_nan
         )
         return list(columns)
+
+    def _has_nan(self, path: tuple[str, ...]) -> bool:
+        """Return whether a typed column has NaN. JSON has none; the column of others is read."""
+        if self.schema.metadata.get(FORMAT_KEY) == b"json":
+            return False
+        for row_group in range(self._reader.metadata.num_row_groups):
+            column = self._read_chunks(row_group, [path[0]]).column(0)
+            for name in path[1:]:
+                column = pc.struct_field(column, name)
+            if pc.any(pc.is_nan(column)).as_py():
+                return True
+        return False
 
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
