@@ -8,6 +8,7 @@ from .log_batch import LogBatch as LogBatch
 from .offset_index import OffsetIndex as OffsetIndex
 from .parquet import PAGE_DTYPE as PAGE_DTYPE
 from .parquet import ColumnStatistics as ColumnStatistics
+from .parquet import LeftOutValues as LeftOutValues
 from .parquet import ParquetSegmentWriter as ParquetSegmentWriter
 from .reader import SegmentReader as SegmentReader
 from .staged_copies import StagedCopies as StagedCopies

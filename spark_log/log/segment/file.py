@@ -26,7 +26,7 @@ from spark_log.record import (
 from spark_log.storage import COPIED_BYTES, Store
 
 if TYPE_CHECKING:
-    from spark_log.log.segment.parquet import ColumnStatistics
+    from spark_log.log.segment.parquet import ColumnStatistics, LeftOutValues
 
 WHOLE_BYTES: Final = 1_048_576
 """A file of up to this size is small: one request reads all of it."""
@@ -169,6 +169,11 @@ class SegmentFile(ABC):
     def column_statistics(self) -> list[ColumnStatistics]:
         """Return the statistics of the typed columns; only a Parquet file has them."""
         raise NotImplementedError
+
+    @property
+    def left_out(self) -> LeftOutValues | None:
+        """The values that a Parquet file left out; None if it has all."""
+        return None
 
     def find_pages(self) -> np.ndarray:
         """Return the pages of a Parquet file, for `read_row` (`parquet.pages.PAGE_DTYPE`).

@@ -37,7 +37,7 @@ from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
 
 if TYPE_CHECKING:
-    from spark_log.log.segment.parquet import ColumnStatistics
+    from spark_log.log.segment.parquet import ColumnStatistics, LeftOutValues
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -148,7 +148,12 @@ class SegmentReader:
 
         `read` returns them. Other readers of the file find nulls.
         """
-        return b"spark_log.value_encoding" in self._schema_metadata
+        return self._file.left_out is not None
+
+    @property
+    def left_out(self) -> LeftOutValues | None:
+        """What gives back the values of a Parquet file that leaves some out; None if it has all."""
+        return self._file.left_out
 
     def timestamp_type_ranges(self) -> list[tuple[int, int, int]]:
         """Return the offset ranges in which all records have one timestamp type. Reads all headers.

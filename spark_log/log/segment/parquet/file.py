@@ -27,7 +27,11 @@ from spark_log.log.segment.parquet.pages import PageTable, find_pages
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.row_reader import RowReader
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
-from spark_log.log.segment.parquet.typed_columns import FORMAT_KEY, LeftOutValues
+from spark_log.log.segment.parquet.typed_columns import (
+    FORMAT_KEY,
+    LeftOutValues,
+    TypedColumnsCheck,
+)
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_COLUMNS, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
@@ -127,9 +131,10 @@ class _ParquetFile(SegmentFile):
         return str(row_group.column(0).compression).lower()
 
     def problem_for_others(self, ordinal: int) -> str | None:
-        """Return the problem of the column ``offset``, or of the statistics; None without one.
+        """Return the problem of ``offset``, of statistics, or of typed columns; None without one.
 
-        The offsets of a file without gaps are not read: the batch headers tell them.
+        Readers of the log do not read the offsets of a file without gaps, since the batch headers
+        tell them, nor the typed columns of a value that was kept.
         """
         if not self._entries["rows"][ordinal]:
             return None
@@ -155,7 +160,15 @@ class _ParquetFile(SegmentFile):
             if statistics is None or (statistics.min_raw, statistics.max_raw) != (least, most):
                 name = metadata.column(at).path_in_schema
                 return f"the statistics of its column {name} are not those of its records"
-        return None
+        return self._problem_of_typed_columns(row_group)
+
+    def _problem_of_typed_columns(self, row_group: int) -> str | None:
+        check = TypedColumnsCheck.of(self.schema.metadata)
+        if check is None:
+            return None
+        table = self._read_chunks(row_group, ["offset", "value", *check.columns])
+        columns = {name: _one_array(table.column(name)) for name in table.schema.names}
+        return check.problem(pa.RecordBatch.from_pydict(columns))
 
     def to_arrow(self) -> pa.NativeFile:
         return self._source.to_arrow()
@@ -213,6 +226,10 @@ class _ParquetFile(SegmentFile):
             self._source.end_reading_ahead()
 
     # --- one row ---------------------------------------------------------------------------------
+
+    @property
+    def left_out(self) -> LeftOutValues | None:
+        return self._left_out
 
     def find_pages(self) -> np.ndarray:
         columns = list(PAGED_COLUMNS)
