@@ -33,7 +33,7 @@ from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import find_deletable as find_deletable
 from .segment import ColumnStatistics as ColumnStatistics
 from .segment import FetchedRecords as FetchedRecords
-from .segment import LeftOutValues as LeftOutValues
+from .segment import LeftOutColumns as LeftOutColumns
 from .segment import LogBatch as LogBatch
 from .segment import LogValidator as LogValidator
 from .segment import OffsetIndex as OffsetIndex

@@ -10,8 +10,8 @@ cannot say exactly gets a bound beyond it, or none:
   one gets no largest value;
 - BINARY, ARRAY and MAP have no bounds. A STRUCT has those of its fields.
 
-BOOLEAN has bounds, which Spark does not use: delta-rs 1.6 takes a missing bound for one that no
-value fits, if a file has bounds of other columns (`DeltaTable.to_pyarrow_dataset`).
+BOOLEAN has bounds, which Spark does not use: the pyarrow dataset of delta-rs 1.6 takes a missing
+bound for one that no value fits, if a file has bounds of other columns.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_log.delta import DataFiles
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import LeftOutValues, PartitionLog, SegmentReader
+from spark_log.log import LeftOutColumns, PartitionLog, SegmentReader
 from spark_log.log.files import SegmentName
 from spark_log.record import RECORD_SCHEMA, ints_of
 from spark_log.table.committer import read_data_file
@@ -333,7 +333,7 @@ class _PartitionVerifier:
                 yield self._finding(TableFindingKind.MISMATCH, known[0], message)
 
 
-def _with_values(rows: pa.RecordBatch, left_out: LeftOutValues | None) -> pa.RecordBatch:
+def _with_values(rows: pa.RecordBatch, left_out: LeftOutColumns | None) -> pa.RecordBatch:
     """Return the columns of the log, with the values that the file left out."""
     if left_out is not None:
         columns = {name: rows.column(name) for name in rows.schema.names}

@@ -7,9 +7,9 @@ message in front of it), and decoded batches. They differ in the reads that this
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,6 @@ from spark_log.record import (
     packed_headers,
 )
 from spark_log.storage import COPIED_BYTES, Store
-
-if TYPE_CHECKING:
-    from spark_log.log.segment.parquet import ColumnStatistics, LeftOutValues
 
 WHOLE_BYTES: Final = 1_048_576
 """A file of up to this size is small: one request reads all of it."""
@@ -80,6 +77,40 @@ class RowStatistics(NamedTuple):
     max_offset: int = -1
     min_timestamp_us: int = -1
     max_timestamp_us: int = -1
+
+
+class ColumnStatistics(NamedTuple):
+    """The statistics of a typed column in a whole Parquet file.
+
+    Attributes:
+        path: the name of the column; for a field of a STRUCT, those of all that contain it, too.
+        kind: its type.
+        null_count: number of rows without a value.
+        least: the smallest value: a bool, an int (days of a date, microseconds of a timestamp, the
+            digits of a decimal), a float, or the bytes of a string. None if it is not known, and if
+            there is no value. NaN is left out.
+        most: the largest value, as ``least``.
+        has_nan: whether a value is NaN.
+    """
+
+    path: tuple[str, ...]
+    kind: pa.DataType
+    null_count: int
+    least: int | float | bytes | None
+    most: int | float | bytes | None
+    has_nan: bool = False
+
+
+class LeftOutColumns(NamedTuple):
+    """The columns that give back the values which a Parquet file leaves out.
+
+    Attributes:
+        schema: the columns.
+        give_back: returns the values of some rows; gets the stored values, and the columns.
+    """
+
+    schema: pa.Schema
+    give_back: Callable[[pa.Array, Mapping[str, pa.Array]], pa.Array]
 
 
 class SegmentFile(ABC):
@@ -171,8 +202,8 @@ class SegmentFile(ABC):
         raise NotImplementedError
 
     @property
-    def left_out(self) -> LeftOutValues | None:
-        """The values that a Parquet file left out; None if it has all."""
+    def left_out(self) -> LeftOutColumns | None:
+        """The columns of values that a Parquet file leaves out; None if it has all values."""
         return None
 
     def find_pages(self) -> np.ndarray:

@@ -12,7 +12,6 @@ need.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +20,12 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.batch_pruning import BatchPruning
-from spark_log.log.segment.file import RowStatistics, open_segment_file
+from spark_log.log.segment.file import (
+    ColumnStatistics,
+    LeftOutColumns,
+    RowStatistics,
+    open_segment_file,
+)
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
 from spark_log.record import (
     FORMAT_VERSION,
@@ -35,9 +39,6 @@ from spark_log.record import (
 )
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
-
-if TYPE_CHECKING:
-    from spark_log.log.segment.parquet import ColumnStatistics, LeftOutValues
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -151,8 +152,8 @@ class SegmentReader:
         return self._file.left_out is not None
 
     @property
-    def left_out(self) -> LeftOutValues | None:
-        """What gives back the values of a Parquet file that leaves some out; None if it has all."""
+    def left_out(self) -> LeftOutColumns | None:
+        """Columns of the values that a Parquet segment leaves out; None if it has all values."""
         return self._file.left_out
 
     def timestamp_type_ranges(self) -> list[tuple[int, int, int]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+
+from spark_log.log.segment.file import ColumnStatistics
 
 if TYPE_CHECKING:
     from pyarrow import parquet
@@ -20,28 +22,6 @@ _BOUNDED: Final = (
     pa.types.is_decimal,
 )
 """The types of which the smallest and the largest value are returned."""
-
-
-class ColumnStatistics(NamedTuple):
-    """The statistics of a column in a whole file.
-
-    Attributes:
-        path: the name of the column; for a field of a STRUCT, those of all that contain it, too.
-        kind: its type.
-        null_count: number of rows without a value.
-        least: the smallest value: a bool, an int (days of a date, microseconds of a timestamp, the
-            digits of a decimal), a float, or the bytes of a string. None if it is not known, and if
-            there is no value. NaN is left out.
-        most: the largest value, as ``least``.
-        has_nan: whether a value is NaN.
-    """
-
-    path: tuple[str, ...]
-    kind: pa.DataType
-    null_count: int
-    least: int | float | bytes | None
-    most: int | float | bytes | None
-    has_nan: bool = False
 
 
 def column_statistics(

@@ -15,8 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
-from spark_log.log.segment.parquet.column_statistics import ColumnStatistics, column_statistics
+from spark_log.log.segment.file import (
+    ColumnStatistics,
+    Decode,
+    LeftOutColumns,
+    PackedHeaders,
+    RowStatistics,
+    SegmentFile,
+)
+from spark_log.log.segment.parquet.column_statistics import column_statistics
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
@@ -228,8 +235,9 @@ class _ParquetFile(SegmentFile):
     # --- one row ---------------------------------------------------------------------------------
 
     @property
-    def left_out(self) -> LeftOutValues | None:
-        return self._left_out
+    def left_out(self) -> LeftOutColumns | None:
+        found = self._left_out
+        return None if found is None else LeftOutColumns(found.schema, found.give_back)
 
     def find_pages(self) -> np.ndarray:
         columns = list(PAGED_COLUMNS)
