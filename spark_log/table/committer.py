@@ -12,7 +12,6 @@ import logging
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from spark_log.delta import DataFile, DeltaCleanup, point_to_checkpoint, write_checkpoint
@@ -48,6 +47,7 @@ from spark_log.table.schema import (
     TABLE_PROTOCOL,
     table_metadata,
 )
+from spark_log.table.statistics import time_text, typed_statistics
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
@@ -428,20 +428,18 @@ def read_data_file(
         return file
     least: dict[str, object] = {"offset": found.min_offset}
     most: dict[str, object] = {"offset": found.max_offset}
-    least_time = _time_text(found.min_timestamp_us // 1000)
-    most_time = _time_text(-(-found.max_timestamp_us // 1000))
+    least_time = time_text(found.min_timestamp_us // 1000)
+    most_time = time_text(-(-found.max_timestamp_us // 1000))
     if least_time and most_time:
         least["timestamp"], most["timestamp"] = least_time, most_time
-    return replace(file, min_values=least, max_values=most, null_counts=dict.fromkeys(least, 0))
-
-
-def _time_text(time_ms: int) -> str | None:
-    """Return a time as Delta's statistics have it; None if no calendar has it."""
-    try:
-        time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    nulls: dict[str, object] = dict.fromkeys(least, 0)
+    typed = typed_statistics(reader.column_statistics())
+    return replace(
+        file,
+        min_values=least | typed[0],
+        max_values=most | typed[1],
+        null_counts=nulls | typed[2],
+    )
 
 
 def _check_files(table: TopicTable, version: TableVersion) -> None:

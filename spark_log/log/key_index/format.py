@@ -191,24 +191,24 @@ def pack(numbers: np.ndarray, bits: int) -> bytes:
 
     Args:
         numbers: uint32.
-        bits: number of bits of each; 0 only if all numbers are 0.
+        bits: number of bits of each, from 1 to 32.
     """
-    shifts = np.arange(bits - 1, -1, -1, dtype=np.uint32)
-    return np.packbits((numbers[:, None] >> shifts & np.uint32(1)).astype(np.uint8)).tobytes()
+    flags = np.unpackbits(numbers.astype(">u4").view(np.uint8)).reshape(-1, 32)
+    return np.packbits(flags[:, 32 - bits :]).tobytes()
 
 
 def unpack(data: bytes, count: int, bits: int) -> np.ndarray:
-    """Return the numbers of `pack`, uint64.
+    """Return the numbers of `pack`, uint32.
 
     Args:
         data: the packed numbers.
         count: how many they are.
         bits: number of bits of each.
     """
-    flags = np.unpackbits(np.frombuffer(data, np.uint8), count=count * bits)
-    powers = np.uint64(1) << np.arange(bits - 1, -1, -1, dtype=np.uint64)
-    found: np.ndarray = flags.reshape(count, bits).astype(np.uint64) @ powers
-    return found
+    flags = np.zeros((count, 32), np.uint8)
+    packed = np.frombuffer(data, np.uint8)
+    flags[:, 32 - bits :] = np.unpackbits(packed, count=count * bits).reshape(count, bits)
+    return np.packbits(flags).view(">u4").astype(np.uint32)
 
 
 def unpack_one(data: bytes, at: int, bits: int) -> int:

@@ -1,6 +1,8 @@
 from .fetched_records import FetchedRecords as FetchedRecords
 from .file import TAIL_BYTES as TAIL_BYTES
 from .file import WHOLE_BYTES as WHOLE_BYTES
+from .file import ColumnStatistics as ColumnStatistics
+from .file import LeftOutColumns as LeftOutColumns
 from .file import RowStatistics as RowStatistics
 from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder

@@ -20,7 +20,12 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.batch_pruning import BatchPruning
-from spark_log.log.segment.file import RowStatistics, open_segment_file
+from spark_log.log.segment.file import (
+    ColumnStatistics,
+    LeftOutColumns,
+    RowStatistics,
+    open_segment_file,
+)
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
 from spark_log.record import (
     FORMAT_VERSION,
@@ -144,7 +149,12 @@ class SegmentReader:
 
         `read` returns them. Other readers of the file find nulls.
         """
-        return b"spark_log.value_encoding" in self._schema_metadata
+        return self._file.left_out is not None
+
+    @property
+    def left_out(self) -> LeftOutColumns | None:
+        """Columns of the values that a Parquet segment leaves out; None if it has all values."""
+        return self._file.left_out
 
     def timestamp_type_ranges(self) -> list[tuple[int, int, int]]:
         """Return the offset ranges in which all records have one timestamp type. Reads all headers.
@@ -184,6 +194,13 @@ class SegmentReader:
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of the rows of a Parquet segment, from its footer."""
         return self._file.row_statistics()
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        """Return the statistics of the typed columns of a Parquet segment, from its footer.
+
+        Floating-point columns of values that may have NaN are read.
+        """
+        return self._file.column_statistics()
 
     @property
     def size_bytes(self) -> int:

@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
+from spark_log.log.segment.file import (
+    ColumnStatistics,
+    Decode,
+    LeftOutColumns,
+    PackedHeaders,
+    RowStatistics,
+    SegmentFile,
+)
+from spark_log.log.segment.parquet.column_statistics import column_statistics
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
@@ -25,7 +34,12 @@ from spark_log.log.segment.parquet.pages import PageTable, find_pages
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
 from spark_log.log.segment.parquet.row_reader import RowReader
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
-from spark_log.log.segment.parquet.typed_columns import LeftOutValues, typed_columns_id
+from spark_log.log.segment.parquet.typed_columns import (
+    FORMAT_KEY,
+    LeftOutValues,
+    TypedColumnsCheck,
+    typed_columns_id,
+)
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_COLUMNS, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
@@ -125,9 +139,10 @@ class _ParquetFile(SegmentFile):
         return str(row_group.column(0).compression).lower()
 
     def problem_for_others(self, ordinal: int) -> str | None:
-        """Return the problem of the column ``offset``, or of the statistics; None without one.
+        """Return the problem of ``offset``, of statistics, or of typed columns; None without one.
 
-        The offsets of a file without gaps are not read: the batch headers tell them.
+        Readers of the log do not read the offsets of a file without gaps, since the batch headers
+        tell them, nor the typed columns of a value that was kept.
         """
         if not self._entries["rows"][ordinal]:
             return None
@@ -153,7 +168,15 @@ class _ParquetFile(SegmentFile):
             if statistics is None or (statistics.min_raw, statistics.max_raw) != (least, most):
                 name = metadata.column(at).path_in_schema
                 return f"the statistics of its column {name} are not those of its records"
-        return None
+        return self._problem_of_typed_columns(row_group)
+
+    def _problem_of_typed_columns(self, row_group: int) -> str | None:
+        check = TypedColumnsCheck.of(self.schema.metadata)
+        if check is None:
+            return None
+        table = self._read_chunks(row_group, ["offset", "value", *check.columns])
+        columns = {name: _one_array(table.column(name)) for name in table.schema.names}
+        return check.problem(pa.RecordBatch.from_pydict(columns))
 
     def to_arrow(self) -> pa.NativeFile:
         return self._source.to_arrow()
@@ -176,6 +199,24 @@ class _ParquetFile(SegmentFile):
             typed,
         )
 
+    def column_statistics(self) -> list[ColumnStatistics]:
+        columns = column_statistics(
+            self._reader.metadata, self._reader.schema_arrow, len(PARQUET_SCHEMA), self._has_nan
+        )
+        return list(columns)
+
+    def _has_nan(self, path: tuple[str, ...]) -> bool:
+        """Return whether a typed column has NaN. JSON has none; the column of others is read."""
+        if self.schema.metadata.get(FORMAT_KEY) == b"json":
+            return False
+        for row_group in range(self._reader.metadata.num_row_groups):
+            column = self._read_chunks(row_group, [path[0]]).column(0)
+            for name in path[1:]:
+                column = pc.struct_field(column, name)
+            if pc.any(pc.is_nan(column)).as_py():
+                return True
+        return False
+
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
         return lambda ordinal: self._decode(ordinal, schema)
@@ -196,6 +237,11 @@ class _ParquetFile(SegmentFile):
             self._source.end_reading_ahead()
 
     # --- one row ---------------------------------------------------------------------------------
+
+    @property
+    def left_out(self) -> LeftOutColumns | None:
+        found = self._left_out
+        return None if found is None else LeftOutColumns(found.schema, found.give_back)
 
     def find_pages(self) -> np.ndarray:
         columns = list(PAGED_COLUMNS)
