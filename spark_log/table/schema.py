@@ -29,9 +29,9 @@ CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 _PROPERTIES: Final = {
     CHECKPOINT_INTERVAL: "10",
     "delta.enableExpiredLogCleanup": "false",
-    # Exactly the columns whose statistics each file has. delta-rs takes the smallest value of every
-    # other column that this property names, or that no such property leaves out, as null, and then a
-    # filter on the column finds no row of the file.
+    # Exactly the columns whose statistics each file has. Without it delta-rs expects those of all
+    # columns, takes the smallest value of each other column for a null, and then a filter on the
+    # column finds no row of the file.
     "delta.dataSkippingStatsColumns": "offset,timestamp",
 }
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_log.delta import DataFiles
+from spark_log.delta import DataFile, DataFiles
 from spark_log.errors import CorruptRecordError, StorageError
 from spark_log.log import PartitionLog, SegmentReader
 from spark_log.log.files import SegmentName
@@ -199,16 +199,19 @@ class _PartitionVerifier:
             CorruptRecordError: a part is damaged.
             StorageError: the file is missing.
         """
-        table = self._table
-        directory = f"{table.directory}/{self._version.directories[self._number]}"
-        topic_id = table.topic.topic_id
-        reader = SegmentReader(
-            table.store, directory, name, topic_id=topic_id, partition=self._number
-        )
+        reader = self._reader(name)
         for ordinal in range(reader.batch_count):
             problem = reader.problem_for_others(ordinal)
             if problem is not None:
                 raise CorruptRecordError(f"{reader.path}: {problem}", path=reader.path)
+
+    def _reader(self, name: SegmentName) -> SegmentReader:
+        table = self._table
+        directory = f"{table.directory}/{self._version.directories[self._number]}"
+        topic_id = table.topic.topic_id
+        return SegmentReader(
+            table.store, directory, name, topic_id=topic_id, partition=self._number
+        )
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -217,15 +220,23 @@ class _PartitionVerifier:
             if end_offset(name) <= start:
                 continue
             file = self._version.file_of(self._number, name)
-            for part in self._files.row_groups(file):
-                batch = part.combine_chunks().to_batches()
-                for each in batch:
-                    offsets = ints_of(each.column("offset"), np.int64)
-                    first, last = np.searchsorted(offsets, [start, end])
-                    rows = each.select(_COLUMNS).slice(first, last - first)
-                    if rows.num_rows:
-                        yield offsets[first:last], rows
+            for offsets, rows in self._rows_of(name, file):
+                first, last = np.searchsorted(offsets, [start, end])
+                if first < last:
+                    yield offsets[first:last], rows.slice(first, last - first)
             self._on_progress(file.size_bytes)
+
+    def _rows_of(self, name: SegmentName, file: DataFile) -> Iterator[Rows]:
+        """Yield the rows of a file; values that it leaves out are made from its columns."""
+        reader = self._reader(name)
+        if reader.leaves_values_out:
+            for batch in reader.read(reader.base_offset):
+                if not batch.is_control:
+                    yield batch.offsets(), batch.records.select(_COLUMNS)
+            return
+        for part in self._files.row_groups(file):
+            for each in part.combine_chunks().to_batches():
+                yield ints_of(each.column("offset"), np.int64), each.select(_COLUMNS)
 
     def _log_rows(self, start: int, end: int | None) -> Iterator[Rows]:
         batches = self._log.scan(start, end, isolation_level="read_committed")
