@@ -63,5 +63,5 @@ def test_a_topic_that_is_no_table(shell, root):
     for command in ("describe", "verify"):
         answer = shell("table", command, "plain")
         assert answer.status == 2
-        assert "set its table.format to delta" in answer.err
+        assert "spark-log configs alter plain --add-config table.format=delta" in answer.err
     assert "has no table to rebuild" in shell("table", "rebuild", "plain").err

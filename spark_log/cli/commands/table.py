@@ -146,7 +146,8 @@ def _existing(version: TableVersion, table: TopicTable) -> TableVersion:
     name = table.topic.name
     if table.topic.config().table_format == "none":
         raise InvalidConfigurationError(
-            f"topic {name!r} is no table: set its table.format to delta with spark-log configs"
+            f"topic {name!r} is no table; make it one: "
+            f"spark-log configs alter {name} --add-config table.format=delta"
         )
     raise InvalidConfigurationError(
         f"topic {name!r} has no table yet: the next spark-log clean {name} makes it"
