@@ -4,6 +4,7 @@ import json
 import shlex
 
 import pytest
+from deltalake import DeltaTable
 
 from spark_log.testing.spark import spark
 from tests.cli.conftest import folder, shell
@@ -78,6 +79,17 @@ def test_a_command_converts(root):
     assert "20 of 20 offsets (100.0%) are in Parquet files" in shown
 
 
+def test_typed_columns(root, location):
+    url, run = root
+    run(block("docs/table.md", "table.value.format=json"))
+    append(url, "flights", b'{"carrier": "UA", "dep_delay": 2}', partition=0)
+    run("spark-log clean flights")
+    rows = DeltaTable(location).to_pyarrow_table(filters=[("carrier", "=", "UA")])
+    assert rows.select(["carrier", "dep_delay"]).to_pylist() == [
+        {"carrier": "UA", "dep_delay": 2.0}
+    ]
+
+
 def test_delta_rs(location, capsys):
     assert (
         run_program(block("docs/table.md", "table.version()"), capsys, location=location).split()[1]
@@ -93,8 +105,6 @@ def test_polars(location, capsys):
 
 
 def test_duckdb_over_delta_rs(location, capsys):
-    from deltalake import DeltaTable
-
     code = block("docs/table.md", "to_pyarrow_dataset")
     shown = run_program(code, capsys, location=location, DeltaTable=DeltaTable)
     assert shown.count("10") >= 2

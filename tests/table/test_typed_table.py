@@ -54,6 +54,20 @@ def test_the_table_has_the_typed_columns(opened):
     assert root.findings() == []
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_values_that_files_leave_out_are_compared(opened, policy):
+    compacted = {"cleanup_policy": "compact", "segment_ms": 1} if policy == "compact" else {}
+    root = opened(**TYPED, table_keep_value=False, **compacted)
+    root.append(*((b"k%d" % (n % 3), b'{"n":%d,"carrier":"c"}' % n) for n in range(9)))
+    root.append((b"k1", b"no JSON"), (b"k2", b'{"n": 1}'), (b"k3", None))
+    root.clean()
+    root.clean()
+    stored = [value for (value,) in columns(root, "value")]
+    assert None in stored
+    assert b"no JSON" in stored or policy == "compact"
+    assert root.findings() == []
+
+
 def test_a_new_column_is_a_version_without_files(opened):
     root = opened(**TYPED)
     append_json(root, 1)
