@@ -17,6 +17,7 @@ from spark_log.gateway.registry import (
     coordinator,
     leader,
 )
+from spark_log.gateway.transactions import Transactions
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
@@ -41,6 +42,7 @@ class Gateway:
         cluster: the opened root.
         admin: an admin client of the root.
         apis: the APIs that the server answers, by key.
+        transactions: the transactions of clients.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
     """
 
@@ -64,6 +66,7 @@ class Gateway:
         self.cluster = cluster
         self.apis = apis
         self.features: Mapping[str, int] = {}
+        self.transactions = Transactions(cluster)
         self.admin = admin
         self._pool = BlockingPool(
             config.num_io_threads,
