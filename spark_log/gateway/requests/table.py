@@ -8,7 +8,30 @@ from typing import Any, Protocol
 
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests import api_versions
+from spark_log.gateway.requests import (
+    acls,
+    alter_configs,
+    alter_partition_reassignments,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+)
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
 """A handler: it returns the response, or None if the client expects none."""
@@ -30,7 +53,36 @@ class Handler:
     handle: Handle
 
 
-_FILES: tuple[_RequestFile, ...] = (api_versions,)
+_FILES: tuple[_RequestFile, ...] = (
+    alter_configs,
+    alter_partition_reassignments,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
+    find_coordinator,
+    incremental_alter_configs,
+    init_producer_id,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+)
 
-HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
+_HANDLERS = (
+    *(Handler(each.API, each.handle) for each in _FILES),
+    Handler(acls.DESCRIBE, acls.describe),
+    Handler(acls.CREATE, acls.create),
+    Handler(acls.DELETE, acls.delete),
+)
+
+HANDLERS: Mapping[int, Handler] = {each.api.key: each for each in _HANDLERS}
 """The handlers by the keys of their APIs."""
