@@ -1,0 +1,2 @@
+from .gateway import Gateway as Gateway
+from .server import GatewayServer as GatewayServer

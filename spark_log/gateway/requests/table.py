@@ -1,0 +1,36 @@
+"""The table of all requests that a gateway answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests import api_versions
+
+Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
+"""A handler: it returns the response, or None if the client expects none."""
+
+
+class _RequestFile(Protocol):
+    @property
+    def API(self) -> Api: ...  # noqa: N802 - a constant of the file
+
+    @property
+    def handle(self) -> Handle: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """An API and its handler."""
+
+    api: Api
+    handle: Handle
+
+
+_FILES: tuple[_RequestFile, ...] = (api_versions,)
+
+HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
+"""The handlers by the keys of their APIs."""
