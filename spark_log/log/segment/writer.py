@@ -338,27 +338,19 @@ class SegmentWriter:
             skipped: number of records of this append before these ones.
             attributes: bits for the header.
         """
-        times_us = times_us_of(records)
+        times_us, rows = times_us_of(records), records.num_rows
         producer_id, producer_epoch, sequence = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
         if producer is not None:
             producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
             sequence = sequence_after(producer.base_sequence, skipped)
             if producer.is_transactional:
                 attributes |= BatchHeader.TRANSACTIONAL_BIT
-        header = BatchHeader(
-            base_offset_delta=base_delta,
-            last_offset_delta=base_delta + records.num_rows - 1,
-            leader_epoch=self._leader_epoch,
-            attributes=attributes,
-            crc32c=0,
-            base_timestamp_us=int(times_us[0]),
-            max_timestamp_us=int(times_us.max()),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=sequence,
-            record_count=records.num_rows,
-        )
-        return replace(header, crc32c=batch_crc32c(header, records)), int(times_us.min())
+        # The fields before and behind the checksum: `replace` would take 400 opcodes more.
+        before = base_delta, base_delta + rows - 1, self._leader_epoch, attributes
+        times = int(times_us[0]), int(times_us.max())
+        behind = *times, producer_id, producer_epoch, sequence, rows
+        crc32c = batch_crc32c(BatchHeader(*before, 0, *behind), records)
+        return BatchHeader(*before, crc32c, *behind), int(times_us.min())
 
     def _write(
         self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
