@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_log.gateway.blocking_pool import BlockingPool
+from spark_log.gateway.partitions import Partitions
 from spark_log.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Gateway:
         cluster: the opened root.
         admin: an admin client of the root.
         apis: the APIs that the server answers, by key.
+        partitions: the partitions that clients write and read.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
     """
 
@@ -56,6 +58,7 @@ class Gateway:
         self.clock = clock
         self.admin = admin
         self._pool = BlockingPool(config.num_io_threads, name="spark-log-gateway")
+        self.partitions = Partitions(cluster, config, self.run_blocking)
 
     async def run_blocking(self, call: Callable[..., _Result], *args: Any) -> _Result:
         """Return the result of a call that reads or writes the log, or raise its error."""
@@ -63,4 +66,5 @@ class Gateway:
 
     def close(self) -> None:
         """End the threads."""
+        self.partitions.close()
         self._pool.close()

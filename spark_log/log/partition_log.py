@@ -342,6 +342,19 @@ class PartitionLog:
             view = None
         return self._chain.move_start(offset, view)
 
+    def on_appended(self, base_offset: int, end_offset: int) -> None:
+        """Record a segment that this process appended through another `PartitionLog`.
+
+        The next read at the log's end need not find it by a request. Ignored if the partition has
+        several replicas: reads then use another one than the leader.
+
+        Args:
+            base_offset: the segment's first offset.
+            end_offset: the offset after its last record.
+        """
+        if not self.states.current().is_replicated:
+            self.replica.on_appended(base_offset, end_offset)
+
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if the partition has only one replica.
 

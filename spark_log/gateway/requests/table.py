@@ -8,7 +8,13 @@ from typing import Any, Protocol
 
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests import api_versions
+from spark_log.gateway.requests import (
+    api_versions,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    produce,
+)
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
 """A handler: it returns the response, or None if the client expects none."""
@@ -30,7 +36,13 @@ class Handler:
     handle: Handle
 
 
-_FILES: tuple[_RequestFile, ...] = (api_versions,)
+_FILES: tuple[_RequestFile, ...] = (
+    produce,
+    fetch,
+    list_offsets,
+    offset_for_leader_epoch,
+    api_versions,
+)
 
 HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
 """The handlers by the keys of their APIs."""

@@ -69,8 +69,8 @@ class AppendedBatches:
     """The result of an append of several producers' batches.
 
     Attributes:
-        results: of each batch: its offsets; or the error that refused it; or None if it waits for
-            another append, because it does not follow its producer's batch of this append.
+        results: the result of each batch: its offsets; or the error that refused it; or None if it
+            waits for another append, because it does not follow its producer's batch of this one.
         put: the segment that was put, and its offsets; None if none had to be put.
     """
 
