@@ -18,7 +18,7 @@ from spark_log.config.model import INT_MAX, ConfigModel, NonNegativeInt, Positiv
 class GatewayConfig(ConfigModel):
     """Settings of a gateway. Names and defaults are those of Kafka's brokers where Kafka has them.
 
-    They are given to ``spark-log gateway`` as ``--gateway-config key=value``.
+    They are given to ``spark-log gateway`` as ``--override key=value``.
     """
 
     title: ClassVar[str] = "Gateway"

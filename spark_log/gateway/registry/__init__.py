@@ -1,4 +1,4 @@
-"""The gateways of a root: who is there, and which of them clients are directed to.
+"""The gateways of a root, and the choice of one of them for each partition and group.
 
 `RegistryLog` has the state, in a log of its own with conditional appends. `RegistryMember` keeps
 one gateway in it, and removes those that stopped counting. `leaders` chooses a gateway for each

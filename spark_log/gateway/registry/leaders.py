@@ -1,4 +1,4 @@
-"""Which gateway a client is directed to: a rendezvous hash over the gateways of its rack.
+"""The choice of the gateway of a partition or a group: a rendezvous hash over live gateways.
 
 When a gateway comes or goes, only its own partitions and groups move. The choice is a hint: the log
 is as correct with two gateways that both think they lead.

@@ -53,6 +53,7 @@ class RegistryMember:
         self._monitor = HeartbeatMonitor(self._heartbeats, cluster.clock)
         self._writer: HeartbeatWriter | None = None
         self._joined_ms = 0.0
+        self._has_left = False
         self._lock = threading.Lock()
 
     def join(self) -> RegisteredGateway:
@@ -75,7 +76,8 @@ class RegistryMember:
             StorageError: the root cannot be read or written.
         """
         with self._lock:
-            assert self._writer is not None
+            if self._has_left or self._writer is None:
+                return self.registry
             now_ms = self._clock.monotonic_ms()
             self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms)
             self._log.replay()
@@ -103,6 +105,7 @@ class RegistryMember:
             StorageError: the root cannot be read or written; the others remove it later.
         """
         with self._lock:
+            self._has_left = True
             incarnation_id = self.gateway.incarnation_id
             self.registry = self._log.commit(
                 lambda registry: registry.remove("unregister", [incarnation_id])

@@ -9,9 +9,19 @@ from typing import Any, Protocol
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests import (
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
     fetch,
+    find_coordinator,
+    incremental_alter_configs,
     list_offsets,
+    metadata,
     offset_for_leader_epoch,
     produce,
 )
@@ -37,11 +47,21 @@ class Handler:
 
 
 _FILES: tuple[_RequestFile, ...] = (
-    produce,
-    fetch,
-    list_offsets,
-    offset_for_leader_epoch,
+    alter_configs,
     api_versions,
+    create_partitions,
+    create_topics,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    incremental_alter_configs,
+    list_offsets,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
 )
 
 HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
