@@ -4,6 +4,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, Producer
 from spark_log.gateway.errors import ErrorCode
+from spark_log.gateway.protocol import message_class
 from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
 from spark_log.log import BatchAppend
 from spark_log.record import EndTransactionMarker, ProducerAppend
