@@ -53,7 +53,7 @@ Times = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What is read.
+    """Columns and rows that are read.
 
     Attributes:
         name: its name in the report.

@@ -25,12 +25,16 @@ from spark_log.gateway.requests import (
     describe_transactions,
     elect_leaders,
     end_txn,
+    fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    list_offsets,
     list_partition_reassignments,
     list_transactions,
     metadata,
+    offset_for_leader_epoch,
+    produce,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -69,12 +73,16 @@ _FILES: tuple[_RequestFile, ...] = (
     describe_transactions,
     elect_leaders,
     end_txn,
+    fetch,
     find_coordinator,
     incremental_alter_configs,
     init_producer_id,
+    list_offsets,
     list_partition_reassignments,
     list_transactions,
     metadata,
+    offset_for_leader_epoch,
+    produce,
 )
 
 _HANDLERS = (
