@@ -47,7 +47,7 @@ class TopicConfig(ReplicationConfig):
         default=604_800_000,
         description="Maximum time span of the records in a merged segment, so that retention by "
         "time can delete the segment as a whole. Segments smaller than 1 MiB are merged even if "
-        "the result spans more time.",
+        "the result spans more time, and so are all if `retention.ms` is -1.",
     )
     index_interval_bytes: NonNegativeInt = Field(
         default=4096,
