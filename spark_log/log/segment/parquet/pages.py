@@ -7,7 +7,7 @@ that names this page alone. So pyarrow decodes it, and checks its checksum.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -169,7 +169,7 @@ class Page(NamedTuple):
     rows: int
     chunks: tuple[tuple[int, int], ...]
 
-    def decode(self, parts: list[bytes | memoryview]) -> pa.Array:
+    def decode(self, parts: Sequence[bytes | memoryview]) -> pa.Array:
         """Return the value of the row, as an array of one value.
 
         Args:

@@ -127,7 +127,7 @@ def test_typed_columns_give_back_the_value_of_one_row(
 ):
     typed = TypedValues("json", DDL, keeps_values=keeps_values)
     rng = random.Random(1)
-    values = [
+    values: list[bytes | None] = [
         json.dumps(
             {
                 "a": at,
