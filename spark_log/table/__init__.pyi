@@ -19,6 +19,7 @@ from .partition_table import end_offset as end_offset
 from .partition_table import parquet_path as parquet_path
 from .partition_table import parse_partition as parse_partition
 from .partition_table import parse_setting as parse_setting
+from .rebuild import REBUILD_OPERATION as REBUILD_OPERATION
 from .rebuild import rebuild_table as rebuild_table
 from .schema import TABLE_PROTOCOL as TABLE_PROTOCOL
 from .table_of_log import TableOfLog as TableOfLog
