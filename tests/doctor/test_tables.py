@@ -150,6 +150,7 @@ class TestOtherPrograms:
         assert codes(found) == ["table-foreign-files"]
         assert found[0].severity == Severity.INFO
         assert "part-0.parquet" in found[0].message
+        assert patient.findings("directories") == [], "no partition of another root"
 
 
 def test_a_table_whose_setting_is_off(patient, root):

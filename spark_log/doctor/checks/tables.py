@@ -188,8 +188,8 @@ class _TopicExamination:
             size = size_text(sum(file.size_bytes for file in files))
             yield TABLE_FOREIGN_FILES.finding(
                 self._subject,
-                f"its directory has {len(files):,} data files of another program ({size}), such as "
-                f"{files[0].path}",
+                f"its directory has data files of another program ({len(files):,}, {size}), "
+                f"such as {files[0].path}",
                 remedy="Find out which program tries to write to the table. A cleaner deletes the "
                 "files after a day",
                 evidence=f"a listing of {self._topic.directory}",
