@@ -21,6 +21,9 @@ from spark_log.table.partition_table import SETTING_PROPERTY, TableSetting
 
 PARTITION_COLUMN: Final = "partition"
 
+PARTITION_FOLDER_PREFIX: Final = f"{PARTITION_COLUMN}="
+"""Begins the names of folders in which other programs write data files before they are refused."""
+
 TABLE_PROTOCOL: Final = TableProtocol(7, frozenset({"sparkLog"}), (PARTITION_COLUMN,))
 """The protocol of a topic's table."""
 
