@@ -31,6 +31,8 @@ from spark_log.gateway.requests import (
     list_partition_reassignments,
     list_transactions,
     metadata,
+    sasl_authenticate,
+    sasl_handshake,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -75,6 +77,8 @@ _FILES: tuple[_RequestFile, ...] = (
     list_partition_reassignments,
     list_transactions,
     metadata,
+    sasl_authenticate,
+    sasl_handshake,
 )
 
 _HANDLERS = (
