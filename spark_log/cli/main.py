@@ -42,7 +42,7 @@ COMMANDS: Final = {
     "quorum": "Describe, add and remove members of the quorum.",
     "reassign-partitions": "Move partitions to other brokers, or change replicas.",
     "replicate": "Bring replicas that are not in sync back.",
-    "table": "Describe, verify and rebuild a topic's table.",
+    "table": "Convert, verify and rebuild a topic's table.",
     "top": "Show topics and groups live: rates, sizes and lag.",
     "topics": "Create, list, describe, alter and delete topics.",
     "transactions": "List, describe and abort transactions.",

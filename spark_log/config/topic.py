@@ -151,7 +151,7 @@ class TopicConfig(ReplicationConfig):
         "that still use it. A writer may take half of it between listing the end of the log and "
         "the confirmation of its append; after that it lists the log again. After you lower this "
         "value, wait for `metadata.max.age.ms` before the next cleaning: until then running "
-        "clients rely on the old value.",
+        "clients rely on the old value. With `table.format=delta` it cannot be 0.",
     )
     table_format: Literal["none", "delta"] = Field(
         default="none",

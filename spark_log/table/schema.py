@@ -26,7 +26,14 @@ TABLE_PROTOCOL: Final = TableProtocol(7, frozenset({"sparkLog"}), (PARTITION_COL
 
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 
-_PROPERTIES: Final = {CHECKPOINT_INTERVAL: "10", "delta.enableExpiredLogCleanup": "false"}
+_PROPERTIES: Final = {
+    CHECKPOINT_INTERVAL: "10",
+    "delta.enableExpiredLogCleanup": "false",
+    # Exactly the columns whose statistics each file has. Without it delta-rs expects those of all
+    # columns, takes the smallest value of each other column for a null, and then a filter on the
+    # column finds no row of the file.
+    "delta.dataSkippingStatsColumns": "offset,timestamp",
+}
 
 
 def table_metadata(

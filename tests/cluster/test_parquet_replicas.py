@@ -6,7 +6,7 @@ from dataclasses import replace
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.log.clean import PartitionCleaner
 from spark_log.log.files import SegmentName
-from spark_log.log.rewrite import parquet_writer
+from spark_log.log.rewrite import IndexedParquetWriter
 from spark_log.log.verify import LogFindingKind, LogSeverity
 from spark_log.record import EndTransactionMarker, ProducerAppend, batch_crc32c
 from tests.metadata.replicas import (
@@ -82,7 +82,7 @@ def test_only_records_of_aborted_transactions_may_be_missing_in_a_parquet_file(t
     segment = SegmentName.parse(name)
     assert segment is not None
     reader = files.open(segment)
-    writer = parquet_writer(files, segment, None)
+    writer = IndexedParquetWriter(files, segment, None)
     headers, records = reader.read_batch(0)
     short = replace(headers[0], record_count=headers[0].record_count - 1)
     records = records.slice(1)

@@ -5,6 +5,9 @@ from .file_deletion import delete_found as delete_found
 from .file_deletion import delete_segments as delete_segments
 from .file_deletion import find_deletable as find_deletable
 from .file_deletion import is_evidence_of_truncation as is_evidence_of_truncation
+from .key_indexes import IndexedParquetWriter as IndexedParquetWriter
+from .key_indexes import build_key_index as build_key_index
+from .key_indexes import put_indexes as put_indexes
 from .merge_policy import MergeCandidate as MergeCandidate
 from .merge_policy import MergePolicy as MergePolicy
 from .merge_policy import candidates_of_summaries as candidates_of_summaries
@@ -16,4 +19,3 @@ from .merger import join_batches as join_batches
 from .merger import live_batches as live_batches
 from .merger import merge as merge
 from .merger import moderate_batches as moderate_batches
-from .merger import parquet_writer as parquet_writer

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 from spark_log.log.directory import LogView
@@ -134,18 +134,21 @@ class MergePolicy:
     def conversions(self, candidates: Sequence[MergeCandidate]) -> list[range]:
         """Return the runs of segments to write as Parquet, whatever their size and generation.
 
-        Together they have all segments that are neither Parquet files nor compacted.
+        Together they have all segments that are no Parquet files. A compacted one is a run of its
+        own.
         """
-        apart = [
-            index
-            for index, each in enumerate(candidates)
-            if each.is_parquet or each.generation > MAX_MERGE_GENERATION
-        ]
+
+        def kind(index: int) -> tuple[bool, int]:
+            each = candidates[index]
+            is_compacted = each.generation > MAX_MERGE_GENERATION
+            return each.is_parquet, index if is_compacted else -1
+
         return [
             chunk
-            for before, behind in pairwise([-1, *apart, len(candidates)])
-            if behind - before > 1
-            for chunk, _ in self._chunks(candidates, range(before + 1, behind))
+            for (is_parquet, _), stretch in groupby(range(len(candidates)), key=kind)
+            if not is_parquet
+            for indexes in [list(stretch)]
+            for chunk, _ in self._chunks(candidates, range(indexes[0], indexes[-1] + 1))
         ]
 
     def _is_done(self, candidate: MergeCandidate) -> bool:

@@ -22,12 +22,12 @@ from spark_log.errors import (
     AlreadyExistsError,
     CorruptRecordError,
     NotFoundError,
-    StorageError,
 )
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.rewrite.aborted_batches import without_aborted
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
+from spark_log.log.rewrite.key_indexes import IndexedParquetWriter, put_indexes
 from spark_log.log.rewrite.split_batches import split_batches
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
@@ -39,7 +39,6 @@ from spark_log.log.segment import (
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 if TYPE_CHECKING:
-    from spark_log.log.segment import ParquetSegmentWriter
     from spark_log.values import TypedValues
 
 _log = logging.getLogger(__name__)
@@ -133,9 +132,9 @@ def merge(
         is_parquet=to_parquet is not None,
     )
     with_offsets = name.is_parquet or any(reader.has_gaps for _, reader in readers)
-    writer: SegmentWriter | ParquetSegmentWriter
+    writer: SegmentWriter | IndexedParquetWriter
     if name.is_parquet:
-        writer = parquet_writer(directory, name, typed)
+        writer = IndexedParquetWriter(directory, name, typed)
     else:
         writer = SegmentWriter(
             directory.store,
@@ -171,10 +170,7 @@ def merge(
         except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
             directory.store.sync(path)
         else:
-            # An index is derived: readers work without it.
-            with directory.suppressed.suppress("index", directory.path, StorageError):
-                for derived, data in segment.derived_files(name):
-                    directory.store.put(directory.file_path(derived), data, sync=False)
+            put_indexes(directory, name, writer, segment)
     finally:
         writer.discard()
     _log.debug(
@@ -193,37 +189,6 @@ def merge(
         size_bytes=segment.size_bytes,
         min_timestamp_us=segment.min_timestamp_us,
         max_timestamp_us=segment.max_timestamp_us,
-    )
-
-
-def parquet_writer(
-    directory: PartitionDirectory,
-    name: SegmentName,
-    typed: TypedValues | None = None,
-    compaction_id: str | None = None,
-) -> ParquetSegmentWriter:
-    """Return a writer of a Parquet segment.
-
-    Args:
-        directory: the partition's directory.
-        name: the segment's name.
-        typed: the topic's typed columns; None if it has none.
-        compaction_id: random id of the compaction that writes it; None for a merge.
-
-    Raises:
-        StorageError: the segment cannot be staged.
-    """
-    # Late: clients without tables start without it.
-    from spark_log.log.segment import ParquetSegmentWriter
-
-    return ParquetSegmentWriter(
-        directory.store,
-        directory.path,
-        topic_id=directory.topic_id,
-        partition=directory.partition,
-        name=name,
-        compaction_id=compaction_id,
-        typed=typed,
     )
 
 
