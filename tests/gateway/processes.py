@@ -27,7 +27,8 @@ class GatewayProcess:
 
     def __init__(self, root, settings=SHORT):
         self.address = f"127.0.0.1:{free_port()}"
-        overrides = [
+        options = ["--listen", self.address]
+        options += [
             argument
             for name, value in settings.items()
             for argument in ("--override", f"{name}={value}")

@@ -13,7 +13,6 @@ from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
 from spark_log.gateway.partitions.tail_cache import CacheBudget
 from spark_log.gateway.partitions.tail_watch import TailWatch
-from spark_log.gateway.partitions.transactional_partitions import TransactionalPartitions
 from spark_log.log import ProbeInterval
 from spark_log.metadata import MetadataImage, TopicImage
 
@@ -23,7 +22,6 @@ class Partitions:
 
     Attributes:
         quotas: the quotas of clients.
-        transactions: the partitions of transactions.
         tail_watch: probes for the appends of others.
     """
 
@@ -43,7 +41,6 @@ class Partitions:
         self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
         self._refreshing: asyncio.Future[MetadataImage] | None = None
         self.quotas = ClientQuotas()
-        self.transactions = TransactionalPartitions(cluster)
         self.tail_watch = TailWatch(
             run_blocking,
             self.now_ms,
@@ -130,9 +127,3 @@ class Partitions:
             )
         self._opened[topic.topic_id, partition] = config, opened
         return opened
-
-    def on_changed(self, topic_id: str, partition: int) -> None:
-        """Wake the fetches of a partition that this process has appended to by itself."""
-        found = self._opened.get((topic_id, partition))
-        if found is not None:
-            found[1].on_changed()

@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests import (
+    acls,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -17,10 +19,19 @@ from spark_log.gateway.requests import (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     incremental_alter_configs,
+    init_producer_id,
     list_offsets,
+    list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -48,6 +59,7 @@ class Handler:
 
 _FILES: tuple[_RequestFile, ...] = (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -55,14 +67,30 @@ _FILES: tuple[_RequestFile, ...] = (
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     incremental_alter_configs,
+    init_producer_id,
     list_offsets,
+    list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_for_leader_epoch,
     produce,
 )
 
-HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
+_HANDLERS = (
+    *(Handler(each.API, each.handle) for each in _FILES),
+    Handler(acls.DESCRIBE, acls.describe),
+    Handler(acls.CREATE, acls.create),
+    Handler(acls.DELETE, acls.delete),
+)
+
+HANDLERS: Mapping[int, Handler] = {each.api.key: each for each in _HANDLERS}
 """The handlers by the keys of their APIs."""
