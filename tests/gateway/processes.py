@@ -34,18 +34,7 @@ class GatewayProcess:
             for argument in ("--override", f"{name}={value}")
         ]
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "spark_log",
-                "gateway",
-                "--create",
-                "--root",
-                root,
-                "--listen",
-                self.address,
-                *overrides,
-            ],
+            [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root, *options],
             stdout=subprocess.PIPE,
             text=True,
         )
