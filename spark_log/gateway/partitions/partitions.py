@@ -15,6 +15,7 @@ from spark_log.gateway.partitions.tail_cache import CacheBudget
 from spark_log.gateway.partitions.tail_watch import TailWatch
 from spark_log.log import ProbeInterval
 from spark_log.metadata import MetadataImage, TopicImage
+from spark_log.threads import MergeThread
 
 
 class Partitions:
@@ -40,6 +41,7 @@ class Partitions:
         self._budget = CacheBudget(config.tail_cache_bytes)
         self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
         self._refreshing: asyncio.Future[MetadataImage] | None = None
+        self._merges = MergeThread("spark-log-gateway-merges")
         self.quotas = ClientQuotas()
         self.tail_watch = TailWatch(
             run_blocking,
@@ -54,8 +56,9 @@ class Partitions:
         return self._clock.monotonic_ms()
 
     def close(self) -> None:
-        """End the probes."""
+        """End the probes and the merges; a merge that runs is not waited for."""
         self.tail_watch.close()
+        self._merges.close(0)
 
     # --- metadata --------------------------------------------------------------------------------
 
@@ -110,6 +113,7 @@ class Partitions:
         logs = PartitionLogs(
             partial(self._cluster.partition_log, topic, partition),
             config,
+            merges=self._merges,
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
