@@ -70,6 +70,7 @@ class GatewayServer:
         self._tls = tls_context(config) if protocol.endswith("SSL") else None
         self._users = Users(_users_file(config)) if protocol.startswith("SASL") else None
         self._server: asyncio.Server | None = None
+        self._is_stopping = False
         self._checks: asyncio.Task[None] | None = None
         self.gateway = Gateway(
             cluster, admin, config, apis={key: each.api for key, each in handlers.items()}
@@ -130,11 +131,11 @@ class GatewayServer:
         Args:
             timeout_s: the time after which connections are closed whose requests have no answer.
         """
-        server, self._server = self._server, None
-        if server is None:
+        if self._server is None or self._is_stopping:
             return
+        self._is_stopping = True
         await self.gateway.leave()
-        server.close()
+        self._server.close()
         assert self._checks is not None
         self._checks.cancel()
         for connection in tuple(self.connections):
