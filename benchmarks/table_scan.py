@@ -53,7 +53,7 @@ Times = tuple[datetime, datetime]
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Columns and rows that are read.
+    """A read: its columns, and the limits of its rows.
 
     Attributes:
         name: its name in the report.
