@@ -27,6 +27,7 @@ class TopicTables:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._committers: dict[str, TableCommitter] = {}
+        self._metadata_offset = -1
         self._used: dict[str, TopicImage] = {}
 
     def of_log(
@@ -144,9 +145,20 @@ class TopicTables:
         from spark_log.table import TableCommitter, TopicTable
 
         with self._lock:
+            if image.offset > self._metadata_offset:
+                self._metadata_offset = image.offset
+                self._forget_deleted(image)
             found = self._committers.get(topic.topic_id)
             if found is None or found.topic is not topic:
                 table = TopicTable(self._cluster.store, topic, self._cluster.clock)
                 found = TableCommitter(table, image.offset)
                 self._committers[topic.topic_id] = found
             return found
+
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Forget the committers of deleted topics: they hold the files of a whole table."""
+        self._committers = {
+            topic_id: each
+            for topic_id, each in self._committers.items()
+            if image.find_by_id(topic_id) is not None
+        }

@@ -5,6 +5,9 @@ from .group import Group as Group
 from .group import GroupCoordinator as GroupCoordinator
 from .group import GroupLog as GroupLog
 from .group import GroupMember as GroupMember
+from .group import HeartbeatMonitor as HeartbeatMonitor
+from .group import Heartbeats as Heartbeats
+from .group import HeartbeatWriter as HeartbeatWriter
 from .group import Member as Member
 from .group import MemberStatus as MemberStatus
 from .group import newest_heartbeat_us as newest_heartbeat_us

@@ -54,6 +54,7 @@ class DataFile:
         null_counts: by column, the number of nulls in the file.
         partition_values: by partition column, the value of all rows, as text.
         modified_ms: the time that Delta's history shows for the file.
+        tags: what the writer tells of the file, by name.
     """
 
     path: str
@@ -64,6 +65,7 @@ class DataFile:
     null_counts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     partition_values: Mapping[str, str] = field(default_factory=dict, hash=False)
     modified_ms: int = field(default=0, compare=False)
+    tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def may_hold(self, column: str, value: Any) -> bool:
         """Return whether the file may hold rows with a value."""
@@ -102,6 +104,7 @@ class DataFile:
                 "modificationTime": time_ms,
                 "dataChange": is_new,
                 "stats": self.stats(),
+                **({"tags": dict(self.tags)} if self.tags else {}),
             }
         }
 
@@ -134,6 +137,7 @@ class DataFile:
             stats.get("nullCount") or {},
             dict(action.get("partitionValues") or {}),
             action.get("modificationTime") or 0,
+            dict(action.get("tags") or {}),
         )
 
 

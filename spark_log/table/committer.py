@@ -9,6 +9,7 @@ the same work.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -23,7 +24,7 @@ from spark_log.errors import (
 from spark_log.log import SegmentReader
 from spark_log.log.clean import named_end
 from spark_log.log.files import MAX_MERGE_GENERATION, SegmentName, live_log
-from spark_log.metadata import TopicImage, check_is_on_root
+from spark_log.metadata import TopicImage, check_table_requirements
 from spark_log.storage import (
     FileInfo,
     Store,
@@ -34,6 +35,7 @@ from spark_log.storage import (
 from spark_log.table.listing import LogFiles, log_files
 from spark_log.table.next_version import next_partition, with_setting, with_start
 from spark_log.table.partition_table import (
+    COLUMNS_TAG,
     CleanupPolicy,
     PartitionTable,
     TableSetting,
@@ -42,6 +44,7 @@ from spark_log.table.partition_table import (
 from spark_log.table.schema import (
     CHECKPOINT_INTERVAL,
     PARTITION_COLUMN,
+    PARTITION_FOLDER_PREFIX,
     TABLE_PROTOCOL,
     table_metadata,
 )
@@ -111,7 +114,7 @@ class TableCommitter:
             if setting.policy == CleanupPolicy.NONE == version.setting.policy:
                 return version
             if setting.policy != CleanupPolicy.NONE:
-                check_is_on_root(self.topic)
+                check_table_requirements(self.topic)
             _check_files(table, version)
             if version.is_outdated:
                 _log.debug("%s: this process knows an older state of the topic", table.directory)
@@ -198,10 +201,13 @@ class TableCommitter:
         if partitions is None or setting != version.setting:
             partitions = version.partitions
         reads_ends = CleanupPolicy.COMPACT in (setting.policy, version.setting.policy)
+        # A version without files needs only a log start offset, which no listing shows too high.
+        is_end = setting.policy == CleanupPolicy.NONE
+        delay_ms = math.inf if is_end else self._config.file_delete_delay_ms
 
         def listed(number: int) -> LogFiles:
             directory = f"{self.table.directory}/{version.directories[number]}"
-            return self._list(directory, reads_ends=reads_ends)
+            return self._list(directory, delay_ms, reads_ends=reads_ends)
 
         numbers = sorted(set(partitions) & version.partitions.keys())
         logs = dict(zip(numbers, map_requests(self.table.store, listed, numbers), strict=True))
@@ -219,9 +225,9 @@ class TableCommitter:
             for number, before in version.partitions.items()
         }
 
-    def _list(self, directory: str, *, reads_ends: bool) -> LogFiles:
+    def _list(self, directory: str, delay_ms: float, *, reads_ends: bool) -> LogFiles:
         store, clock = self.table.store, self.table.clock
-        files = list_partition(store, directory, clock, self._config.file_delete_delay_ms)
+        files = list_partition(store, directory, clock, delay_ms)
         generation = live_log(files).compaction_generation
         end = None
         if reads_ends and generation > MAX_MERGE_GENERATION:
@@ -342,7 +348,7 @@ _VERSIONS_MS: Final = 30 * 86_400_000
 
 
 def list_partition(
-    store: Store, directory: str, clock: Clock, delete_delay_ms: int
+    store: Store, directory: str, clock: Clock, delete_delay_ms: float
 ) -> list[FileInfo]:
     """Return a listing of a partition's directory that shows the log, without a hole.
 
@@ -380,7 +386,7 @@ def left_data_files(table: TopicTable) -> Iterator[FileInfo]:
     folders = [
         f"{directory}/{name}"
         for name in store.list_directories(directory)
-        if name.startswith(f"{PARTITION_COLUMN}=")
+        if name.startswith(PARTITION_FOLDER_PREFIX)
     ]
     for folder in (directory, *folders):
         for file in store.list(folder):
@@ -417,6 +423,7 @@ def read_data_file(
         reader.size_bytes,
         found.num_rows,
         partition_values={PARTITION_COLUMN: str(partition)},
+        tags={COLUMNS_TAG: found.typed_columns} if found.typed_columns else {},
     )
     if not found.num_rows:
         return file

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import Final
 
 import pyarrow as pa
@@ -156,6 +157,10 @@ def read_version(cluster: Cluster, topic: TopicImage, number: int | None) -> Tab
     Raises:
         InvalidOptionError: the version does not exist.
     """
+    if number is not None and not isinstance(number, Integral):
+        raise InvalidOptionError(
+            f"version is {number!r}, expected the number of a version of the table", key="version"
+        )
     table = TopicTable(cluster.store, topic, cluster.clock)
     newest = table.refresh()
     found = newest if number is None else table.at(number)

@@ -15,6 +15,7 @@ from spark_log.table import (
     TableFindingKind,
     TableSetting,
     next_partition,
+    read_data_file,
     rebuild_table,
 )
 from spark_log.table.listing import LogFiles
@@ -53,6 +54,20 @@ def test_the_table_has_the_typed_columns(opened):
     assert root.findings() == []
 
 
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_values_that_files_leave_out_are_compared(opened, policy):
+    compacted = {"cleanup_policy": "compact", "segment_ms": 1} if policy == "compact" else {}
+    root = opened(**TYPED, table_keep_value=False, **compacted)
+    root.append(*((b"k%d" % (n % 3), b'{"n":%d,"carrier":"c"}' % n) for n in range(9)))
+    root.append((b"k1", b"no JSON"), (b"k2", b'{"n": 1}'), (b"k3", None))
+    root.clean()
+    root.clean()
+    stored = [value for (value,) in columns(root, "value")]
+    assert None in stored
+    assert b"no JSON" in stored or policy == "compact"
+    assert root.findings() == []
+
+
 def test_a_new_column_is_a_version_without_files(opened):
     root = opened(**TYPED)
     append_json(root, 1)
@@ -71,6 +86,33 @@ def test_a_new_column_is_a_version_without_files(opened):
     number = root.newest.number
     root.clean()
     assert root.newest.number == number
+
+
+def test_files_tell_their_columns_apart(opened):
+    """A merge that makes other columns changes rows for streams of the table (``dataChange``)."""
+    root = opened(**TYPED)
+    changes: list[dict[str, str]] = [
+        {},
+        {"table_keep_value": "true"},
+        {"table_keep_value": "false"},
+        {"table_schema": TYPED["table_schema"] + ", d INT"},
+    ]
+    for change in changes:
+        root.set(**change)
+        root.append((b"k", b'{"n": 1, "carrier": "c"}'))
+        root.clean()
+    files = [root.newest.file_of(0, name) for name in root.partition().files]
+    first, second, third, fourth = (each.tags["sparkLog.columns"] for each in files)
+    assert first == second
+    assert len({first, third, fourth}) == 3
+    for _ in range(10):
+        append_json(root, 1)
+        root.clean()
+    assert list(root.directory.glob("_delta_log/*.checkpoint.parquet")), "which has tags, too"
+    newest = root.newest
+    for name in newest.partitions[0].files:
+        read = read_data_file(root.table, 0, newest.directories[0], name)
+        assert newest.file_of(0, name) == read
 
 
 def test_columns_that_come_later_are_null_in_older_files(opened):

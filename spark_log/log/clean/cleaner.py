@@ -39,6 +39,7 @@ from spark_log.errors import (
     StorageFullError,
 )
 from spark_log.log.clean.cold_segments import ColdSegments, Merge
+from spark_log.log.clean.compacted_conversion import convert_compacted
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, CompactionResult, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
@@ -60,6 +61,7 @@ from spark_log.log.rewrite import (
     delete_found,
     find_deletable,
     merge,
+    segment_span_us,
 )
 from spark_log.log.segment import IsAborted, SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
@@ -438,7 +440,8 @@ class PartitionCleaner:
                 break
             for each in merges:
                 try:
-                    log.snapshots.summaries.on_rewritten(self._merge_run(listing.view, each))
+                    merged = self._merge_run(listing.view, each, segments[each.run.start])
+                    log.snapshots.summaries.on_rewritten(merged)
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in each.run])
@@ -470,8 +473,10 @@ class PartitionCleaner:
             self._cold = ColdSegments(self._log, self._now_us, at_once=self._table_at_once)
         return self._cold.merges(self._policy, below, live[: len(below)], view)
 
-    def _merge_run(self, view: LogView, due: Merge) -> SegmentSummary:
+    def _merge_run(self, view: LogView, due: Merge, first: SegmentSummary) -> SegmentSummary:
         run = due.run
+        if first.name.is_compacted:
+            return convert_compacted(self._log, view, run.start, first, self._on_progress)
         if due.to_parquet:
             assert self._cold is not None
             segments = view.live.segments
@@ -594,5 +599,5 @@ def count_mergeable(view: LogView, config: TopicConfig) -> int:
 
 def _merge_policy(config: TopicConfig, fan_in: int) -> MergePolicy:
     return MergePolicy(
-        segment_bytes=config.segment_bytes, segment_us=config.segment_ms * 1000, fan_in=fan_in
+        segment_bytes=config.segment_bytes, segment_us=segment_span_us(config), fan_in=fan_in
     )

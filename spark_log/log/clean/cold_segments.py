@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from spark_log.log.clean.compacted_conversion import is_convertible
 from spark_log.log.directory import LogView
 from spark_log.log.files import LiveSegment
 from spark_log.log.local_log import LocalLog
@@ -86,6 +87,8 @@ class ColdSegments:
             for is_cold, stretch in stretches
             if is_cold
             for run in _in_stretch(policy.conversions, candidates, stretch)
+            if not live[run.start].name.is_compacted
+            or is_convertible(live[run.start], view.log_start_offset)
         ]
 
     def prepare(self, view: LogView, start_offset: int, end_offset: int) -> None:

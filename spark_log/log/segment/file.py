@@ -70,6 +70,9 @@ class RowStatistics(NamedTuple):
         max_offset: the last offset.
         min_timestamp_us: the smallest timestamp, microseconds since the epoch.
         max_timestamp_us: the largest timestamp.
+        uncompressed_bytes: size of the row groups before compression.
+        typed_columns: identifies the typed columns, and how values are left out because of them.
+            Two files with the same records and the same text have the same rows. Empty without.
     """
 
     num_rows: int = 0
@@ -77,6 +80,8 @@ class RowStatistics(NamedTuple):
     max_offset: int = -1
     min_timestamp_us: int = -1
     max_timestamp_us: int = -1
+    uncompressed_bytes: int = 0
+    typed_columns: str = ""
 
 
 class ColumnStatistics(NamedTuple):

@@ -38,6 +38,7 @@ from spark_log.log.segment.parquet.typed_columns import (
     FORMAT_KEY,
     LeftOutValues,
     TypedColumnsCheck,
+    typed_columns_id,
 )
 from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_LEAVES, PARQUET_SCHEMA
 from spark_log.record import (
@@ -182,8 +183,9 @@ class _ParquetFile(SegmentFile):
 
     def row_statistics(self) -> RowStatistics:
         entries = self._entries[self._entries["rows"] > 0]
+        typed = typed_columns_id(self.schema.metadata or {})
         if not len(entries):
-            return RowStatistics()
+            return RowStatistics(typed_columns=typed)
         footer = self._reader.metadata
         first = footer.row_group(0).column(0).statistics
         last = footer.row_group(footer.num_row_groups - 1).column(0).statistics
@@ -193,6 +195,8 @@ class _ParquetFile(SegmentFile):
             last.max_raw,
             int(entries["min_timestamp_us"].min()),
             int(entries["max_timestamp_us"].max()),
+            sum(footer.row_group(at).total_byte_size for at in range(footer.num_row_groups)),
+            typed,
         )
 
     def column_statistics(self) -> list[ColumnStatistics]:

@@ -12,6 +12,7 @@ Checksums of batches cover the values, not what is stored for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -70,6 +71,18 @@ class TypedColumnsWriter:
         if self._encoding is not None:
             found[ENCODING_KEY] = self._encoding.encode()
         return found
+
+
+def typed_columns_id(identity: Mapping[bytes, bytes]) -> str:
+    """Return a short text that differs for files whose typed columns, or left out values, differ.
+
+    Args:
+        identity: the key-value metadata in a file's footer.
+    """
+    if FORMAT_KEY not in identity:
+        return ""
+    parts = [identity.get(key, b"") for key in (FORMAT_KEY, SCHEMA_KEY, ENCODING_KEY)]
+    return sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 class LeftOutValues:
