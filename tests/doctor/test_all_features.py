@@ -144,9 +144,9 @@ def content(disks):
 def assert_healthy(root):
     """Check that a root has no findings but files that a cleaner will remove.
 
-    With ``file.delete.delay.ms=0`` these are warnings as soon as another file is a second newer than
-    the one that shows that they are spent. On a busy machine one cleaning, or one copy of a log to a
-    new member of the quorum, takes that long.
+    With ``file.delete.delay.ms=0`` these are warnings as soon as another file is a second newer
+    than the one that shows that they are spent. On a busy machine one cleaning, or one copy of a
+    log to a new member of the quorum, takes that long.
     """
     found = list(Doctor(lambda: Cluster(root)).findings())
     assert [(each.problem.code, each.subject.text, each.message) for each in found] == []
