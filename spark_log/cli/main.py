@@ -31,6 +31,7 @@ COMMANDS: Final = {
     "exporter": "Serve the root's metrics to Prometheus.",
     "features": "Describe and upgrade features of the bytes at rest.",
     "gateway": "Serve the root to Kafka's clients, until Ctrl-C.",
+    "gateway-users": "List, add and delete users of gateways.",
     "get": "Print the newest record of a key.",
     "groups": "List, describe, delete, reset and repair groups.",
     "init": "Write the configuration files into a folder.",

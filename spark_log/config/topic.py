@@ -185,7 +185,8 @@ class TopicConfig(ReplicationConfig):
         description="The columns. For `json` a DDL of Spark's, such as `carrier STRING, dep_delay "
         "INT, origin STRUCT<airport: STRING>`; fields that it does not name are ignored. For "
         "`avro` the schema of the values, a record in JSON. Columns can be added later: in older "
-        "files they are null. Ignored if `table.value.format` is `none`. Not in Kafka.",
+        "files they are null. A column keeps its type and cannot be removed, also while "
+        "`table.value.format` is `none`, which otherwise ignores this. Not in Kafka.",
     )
     table_keep_value: bool = Field(
         default=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_log.errors import InvalidConfigurationError, SparkLogError
@@ -20,6 +21,7 @@ from spark_log.gateway.protocol import (
 )
 from spark_log.gateway.request_memory import RequestMemory
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
+from spark_log.gateway.security import Authenticator, Users, tls_context
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
@@ -57,11 +59,18 @@ class GatewayServer:
             admin: an admin client that uses ``cluster``.
             config: the settings.
             handlers: the handlers by the keys of their APIs.
+
+        Raises:
+            InvalidConfigurationError: a file of TLS, or of the users, cannot be used.
         """
         self._config = config
         self._handlers = handlers
         self.memory = RequestMemory(config.queued_max_request_bytes)
+        protocol = config.security_protocol
+        self._tls = tls_context(config) if protocol.endswith("SSL") else None
+        self._users = Users(_users_file(config)) if protocol.startswith("SASL") else None
         self._server: asyncio.Server | None = None
+        self._is_stopping = False
         self._checks: asyncio.Task[None] | None = None
         self.gateway = Gateway(
             cluster, admin, config, apis={key: each.api for key, each in handlers.items()}
@@ -87,7 +96,7 @@ class GatewayServer:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._new_connection, host, port, backlog=1024, start_serving=False
+                self._new_connection, host, port, backlog=1024, start_serving=False, ssl=self._tls
             )
         except OSError as error:
             raise InvalidConfigurationError(
@@ -122,8 +131,9 @@ class GatewayServer:
         Args:
             timeout_s: the time after which connections are closed whose requests have no answer.
         """
-        if self._server is None:
+        if self._server is None or self._is_stopping:
             return
+        self._is_stopping = True
         await self.gateway.leave()
         self._server.close()
         assert self._checks is not None
@@ -150,10 +160,16 @@ class GatewayServer:
             self,
             self._config,
             self.memory,
-            listener="PLAINTEXT",
+            listener=self._config.security_protocol,
+            authenticator=self._new_authenticator(),
             on_open=self._on_open,
             on_close=self.connections.discard,
         )
+
+    def _new_authenticator(self) -> Authenticator | None:
+        if self._users is None:
+            return None
+        return Authenticator(self._users, self._config.sasl_enabled_mechanisms)
 
     def _on_open(self, connection: Connection) -> bool:
         if len(self.connections) >= self._config.max_connections:
@@ -241,3 +257,13 @@ class GatewayServer:
         if handler.api.error_response is None:
             raise error
         return handler.api.error_response(request, code, str(error))
+
+
+def _users_file(config: GatewayConfig) -> Path:
+    if not config.sasl_users_file:
+        raise InvalidConfigurationError(
+            f"security.protocol is {config.security_protocol}, and sasl.users.file is missing; "
+            f"write one with spark-log gateway-users",
+            key="sasl.users.file",
+        )
+    return Path(config.sasl_users_file)

@@ -35,6 +35,8 @@ from spark_log.gateway.requests import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -83,6 +85,8 @@ _FILES: tuple[_RequestFile, ...] = (
     metadata,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
 )
 
 _HANDLERS = (

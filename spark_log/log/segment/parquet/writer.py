@@ -66,8 +66,15 @@ PARQUET_SCHEMA: Final = pa.schema(
 )
 """The columns of a Parquet segment."""
 
-PAGED_COLUMNS: Final = ("offset", "timestamp", "key", "value")
-"""The columns whose pages a look-up of a key reads alone (`pages`)."""
+PAGED_LEAVES: Final = (
+    ("offset",),
+    ("timestamp",),
+    ("key",),
+    ("value",),
+    ("headers", "list", "element", "key"),
+    ("headers", "list", "element", "value"),
+)
+"""The leaves whose pages a look-up of a key reads alone (`pages`)."""
 
 WRITER_OPTIONS: Final[dict[str, object]] = {
     "compression": "zstd",
@@ -161,14 +168,14 @@ class ParquetSegmentWriter:
     def find_pages(self) -> np.ndarray:
         """Return the pages of the finished file, for `SegmentReader.read_row`."""
         index, position = self._index
-        columns = list(PAGED_COLUMNS)
+        paths = list(PAGED_LEAVES)
         if self._typed is not None:
-            columns += self._typed.columns_of_left_out_values
+            paths += [(name,) for name in self._typed.columns_of_left_out_values]
         size_bytes = footer_bytes(pa.py_buffer(index))
         return find_pages(
             index[-size_bytes:-8],
             lambda start, end: index[start - position : end - position],
-            columns,
+            paths,
         )
 
     @property
