@@ -262,7 +262,7 @@ class TableCommitter:
                 topic_id=self.topic.topic_id,
                 partition=number,
                 directory=version.directories[number],
-                data_files=self._data_files(version, number, before, partition),
+                data_files=self.data_files(version, number, before, partition),
                 time_ms=time_ms,
             )
         for path in version.former_paths:
@@ -305,7 +305,7 @@ class TableCommitter:
             {} if metadata is None else metadata.action,
         )
 
-    def _data_files(
+    def data_files(
         self,
         version: TableVersion,
         partition: int,
