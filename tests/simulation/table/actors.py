@@ -61,7 +61,7 @@ class VersionCommitter(_Actor):
             with suppress(StorageError):
                 process.read_metadata().commit()
                 if world.scheduler.random.random() < world.conditions.deletes_versions:
-                    process.committer.clean(world.storage_time_us())
+                    process.committer.delete_versions(world.storage_time_us())
 
 
 class RecordDeleter(_Actor):
