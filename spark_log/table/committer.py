@@ -157,8 +157,8 @@ class TableCommitter:
                 continue
             return
 
-    def clean(self, now_us: int) -> None:
-        """Delete versions that are past their retention, and data files that others left.
+    def delete_versions(self, now_us: int) -> None:
+        """Delete versions that are past their retention.
 
         Args:
             now_us: the storage's time, or earlier, microseconds since the epoch.
@@ -174,6 +174,19 @@ class TableCommitter:
         )
         cleanup = DeltaCleanup(table.store, table.directory, table.clock, TABLE_PROTOCOL)
         cleanup.delete_versions(now_us - retention_ms * 1000)
+
+    def delete_left_files(self, now_us: int) -> None:
+        """Delete data files that other programs left a day ago, when the table refused them.
+
+        Args:
+            now_us: the storage's time, or earlier, microseconds since the epoch.
+
+        Raises:
+            StorageError: some files were not deleted; the next call continues.
+        """
+        table = self.table
+        if table.refresh().number < 0:
+            return
         for file in left_data_files(table):
             if file.modified_us <= now_us - _ORPHANS_US:
                 table.store.delete(file.path)
@@ -263,7 +276,7 @@ class TableCommitter:
                 topic_id=self.topic.topic_id,
                 partition=number,
                 directory=version.directories[number],
-                data_files=self._data_files(version, number, before, partition),
+                data_files=self.data_files(version, number, before, partition),
                 time_ms=time_ms,
             )
         for path in version.former_paths:
@@ -306,7 +319,7 @@ class TableCommitter:
             {} if metadata is None else metadata.action,
         )
 
-    def _data_files(
+    def data_files(
         self,
         version: TableVersion,
         partition: int,

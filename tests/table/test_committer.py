@@ -378,11 +378,14 @@ class TestOthers:
             path.write_bytes(b"PAR1")
         list(root.cluster.store.list(root.topic.directory))  # which dates them
         list(root.cluster.store.list(f"{root.topic.directory}/partition=0"))
-        root.clock.advance_ms(2 * DAY_MS)
-        for round_number in range(10):
-            root.fill(1, start=round_number)
-            root.clean()
+        root.clock.advance_ms(DAY_MS - 60_000)
+        root.clean()
+        assert all(path.exists() for path in left), "another program may still commit them"
+        root.clock.advance_ms(120_000)
+        number = root.newest.number
+        root.clean(partitions=[0])
         assert not any(path.exists() for path in left)
+        assert root.newest.number == number, "also of a table at rest"
         assert root.findings() == []
 
     def test_a_table_of_another_program_is_refused(self, root):
