@@ -44,6 +44,7 @@ from spark_log.table.partition_table import (
 from spark_log.table.schema import (
     CHECKPOINT_INTERVAL,
     PARTITION_COLUMN,
+    PARTITION_FOLDER_PREFIX,
     TABLE_PROTOCOL,
     table_metadata,
 )
@@ -385,7 +386,7 @@ def left_data_files(table: TopicTable) -> Iterator[FileInfo]:
     folders = [
         f"{directory}/{name}"
         for name in store.list_directories(directory)
-        if name.startswith(f"{PARTITION_COLUMN}=")
+        if name.startswith(PARTITION_FOLDER_PREFIX)
     ]
     for folder in (directory, *folders):
         for file in store.list(folder):

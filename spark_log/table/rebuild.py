@@ -47,6 +47,9 @@ _PARTITIONS_TOGETHER: Final = 16
 
 _log = logging.getLogger(__name__)
 
+REBUILD_OPERATION: Final = "REBUILD"
+"""The operation, in Delta's history, of the version from which on a Delta log was made anew."""
+
 
 def rebuild_table(
     table: TopicTable,
@@ -80,7 +83,13 @@ def rebuild_table(
     log, time_ms = table.log, table.clock.time_us() // 1000  # wall clock: Delta's history
     directories = partition_directories(topic)
     actions: list[Mapping[str, object]] = [
-        {"commitInfo": {"timestamp": time_ms, "operation": "REBUILD", "engineInfo": "spark-log"}},
+        {
+            "commitInfo": {
+                "timestamp": time_ms,
+                "operation": REBUILD_OPERATION,
+                "engineInfo": "spark-log",
+            }
+        },
         TABLE_PROTOCOL.to_action(),
         table_metadata(topic.name, setting, time_ms, {}),
     ]

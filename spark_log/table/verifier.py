@@ -97,7 +97,6 @@ def verify_partition(
         on_progress: called with numbers of bytes of the table as they are read.
 
     Raises:
-        CorruptRecordError: a segment of the log is damaged.
         StorageError: the storage does not answer.
     """
     verifier = _PartitionVerifier(table, version, partition, log, on_progress)
@@ -122,7 +121,15 @@ class _PartitionVerifier:
         self._schema = pa.schema([_OFFSET, *RECORD_SCHEMA])
 
     def findings(self) -> Iterator[TableFinding]:
-        """Yield the differences."""
+        """Yield the differences; the last one is a file without which no rows can be compared."""
+        try:
+            yield from self._differences()
+        except (StorageError, CorruptRecordError) as error:
+            if isinstance(error, StorageError) and error.retriable:
+                raise
+            yield self._finding(TableFindingKind.FILE, -1, str(error))
+
+    def _differences(self) -> Iterator[TableFinding]:
         yield from self._check_ranges()
         damaged = list(self._check_files())
         yield from damaged

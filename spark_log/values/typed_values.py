@@ -145,8 +145,14 @@ class TypedValues:
         else:
             # Words that change no byte of the sample are left out by the order of the search.
             tried = [" ".join(words) for words in _subsets(_STYLES)]
-        found = [int(self.encodes_same(values, columns, each).sum()) for each in tried]
-        return tried[found.index(max(found))]
+        best, most = tried[0], -1
+        for each in tried:
+            found = int(self.encodes_same(values, columns, each).sum())
+            if found > most:
+                best, most = each, found
+            if found == len(values):
+                break
+        return best
 
     def encodes_same(
         self, values: pa.BinaryArray, columns: pa.RecordBatch, encoding: str

@@ -58,7 +58,7 @@ def value_of(partition, at):
 
 @pytest.fixture
 def typed(opened) -> TableRoot:
-    root = opened(partitions=PARTITIONS, **TYPED)
+    root: TableRoot = opened(partitions=PARTITIONS, **TYPED)
     for partition in range(PARTITIONS):
         rows = [(b"k", value_of(partition, at)) for at in range(5)]
         root.append(*rows, partition=partition)

@@ -192,7 +192,10 @@ def verify_topic_table(
         what = counted(count, "difference")
         print_text(f"Version {version.number}, {counted(len(numbers), 'partition')}: {what}")
     if count:
-        print_note("A damaged Delta log is made anew by spark-log table rebuild")
+        print_note(
+            f"If the Delta log is wrong, spark-log table rebuild {table.topic.name} makes it anew. "
+            "A Parquet file is part of the log: restore it from a replica or a backup."
+        )
         raise typer.Exit(_PROBLEMS)
 
 

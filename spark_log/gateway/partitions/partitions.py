@@ -13,9 +13,9 @@ from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
 from spark_log.gateway.partitions.tail_cache import CacheBudget
 from spark_log.gateway.partitions.tail_watch import TailWatch
-from spark_log.gateway.partitions.transactional_partitions import TransactionalPartitions
 from spark_log.log import ProbeInterval
 from spark_log.metadata import MetadataImage, TopicImage
+from spark_log.threads import MergeThread
 
 
 class Partitions:
@@ -23,7 +23,6 @@ class Partitions:
 
     Attributes:
         quotas: the quotas of clients.
-        transactions: the partitions of transactions.
         tail_watch: probes for the appends of others.
     """
 
@@ -42,8 +41,8 @@ class Partitions:
         self._budget = CacheBudget(config.tail_cache_bytes)
         self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
         self._refreshing: asyncio.Future[MetadataImage] | None = None
+        self._merges = MergeThread("spark-log-gateway-merges")
         self.quotas = ClientQuotas()
-        self.transactions = TransactionalPartitions(cluster)
         self.tail_watch = TailWatch(
             run_blocking,
             self.now_ms,
@@ -57,8 +56,9 @@ class Partitions:
         return self._clock.monotonic_ms()
 
     def close(self) -> None:
-        """End the probes."""
+        """End the probes and the merges; a merge that runs is not waited for."""
         self.tail_watch.close()
+        self._merges.close(0)
 
     # --- metadata --------------------------------------------------------------------------------
 
@@ -113,6 +113,7 @@ class Partitions:
         logs = PartitionLogs(
             partial(self._cluster.partition_log, topic, partition),
             config,
+            merges=self._merges,
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
@@ -130,9 +131,3 @@ class Partitions:
             )
         self._opened[topic.topic_id, partition] = config, opened
         return opened
-
-    def on_changed(self, topic_id: str, partition: int) -> None:
-        """Wake the fetches of a partition that this process has appended to by itself."""
-        found = self._opened.get((topic_id, partition))
-        if found is not None:
-            found[1].on_changed()

@@ -61,6 +61,7 @@ from spark_log.log.rewrite import (
     delete_found,
     find_deletable,
     merge,
+    segment_span_us,
 )
 from spark_log.log.segment import IsAborted, SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
@@ -598,5 +599,5 @@ def count_mergeable(view: LogView, config: TopicConfig) -> int:
 
 def _merge_policy(config: TopicConfig, fan_in: int) -> MergePolicy:
     return MergePolicy(
-        segment_bytes=config.segment_bytes, segment_us=config.segment_ms * 1000, fan_in=fan_in
+        segment_bytes=config.segment_bytes, segment_us=segment_span_us(config), fan_in=fan_in
     )

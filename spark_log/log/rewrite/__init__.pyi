@@ -12,6 +12,7 @@ from .merge_policy import MergeCandidate as MergeCandidate
 from .merge_policy import MergePolicy as MergePolicy
 from .merge_policy import candidates_of_summaries as candidates_of_summaries
 from .merge_policy import candidates_of_view as candidates_of_view
+from .merge_policy import segment_span_us as segment_span_us
 from .merger import KEEP_COMPRESSION as KEEP_COMPRESSION
 from .merger import REWRITE_POOL as REWRITE_POOL
 from .merger import compression_of as compression_of

@@ -38,7 +38,7 @@ from spark_log.record import (
     times_us_of,
 )
 from spark_log.storage import Store
-from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
+from spark_log.util import IN_PROCESS, SuppressedErrors, lazy, one_line
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -368,7 +368,7 @@ class SegmentReader:
         try:
             return self._file.problem_for_others(ordinal)
         except (ValueError, OSError, pa.ArrowException) as error:
-            return f"cannot be decoded: {error}"
+            return f"cannot be decoded: {one_line(error)}"
 
     def forget(self) -> None:
         """Release the memory of data that was read. It is read again if it is needed."""

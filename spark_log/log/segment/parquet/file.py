@@ -40,7 +40,7 @@ from spark_log.log.segment.parquet.typed_columns import (
     TypedColumnsCheck,
     typed_columns_id,
 )
-from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_COLUMNS, PARQUET_SCHEMA
+from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_LEAVES, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
@@ -244,11 +244,11 @@ class _ParquetFile(SegmentFile):
         return None if found is None else LeftOutColumns(found.schema, found.give_back)
 
     def find_pages(self) -> np.ndarray:
-        columns = list(PAGED_COLUMNS)
+        paths = list(PAGED_LEAVES)
         if self._left_out is not None:
-            columns += self._left_out.columns
+            paths += [(name,) for name in self._left_out.columns]
         return find_pages(
-            self._source.footer(), lambda *part: self._source.read(*part).to_pybytes(), columns
+            self._source.footer(), lambda *part: self._source.read(*part).to_pybytes(), paths
         )
 
     def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:

@@ -44,7 +44,8 @@ _SCHEMA: Final = 2
 _ROW_GROUPS: Final = 4
 """Field of the footer with the row groups."""
 
-_REPEATED: Final = 2
+_MAX_HEADER_BYTES: Final = 1_024
+"""Maximum size of a page's header that is read; it has some 50 bytes."""
 
 _WRONG_FIELDS: Final = AttributeError, IndexError, KeyError, OverflowError, TypeError
 """The errors of fields that are missing, or have another type, in a damaged footer."""
@@ -53,22 +54,29 @@ Read = Callable[[int, int], bytes]
 """Returns the bytes of a file between two positions."""
 
 
+Path = tuple[str, ...]
+"""The names of a column and of what it contains, down to a leaf."""
+
+
 class Leaf(NamedTuple):
-    """A column of Parquet that is a whole column of Arrow.
+    """A leaf of a Parquet schema.
 
     Attributes:
-        number: its number among the leaves of the schema.
+        number: its number among the leaves.
         kind: its physical type.
-        element: its struct in the footer's schema.
+        path: its names.
+        elements: the structs of the footer's schema, from the column to the leaf, with one child
+            each.
     """
 
     number: int
     kind: int
-    element: bytes
+    path: tuple[bytes, ...]
+    elements: tuple[bytes, ...]
 
 
-def flat_leaves(footer: bytes) -> dict[str, Leaf]:
-    """Return the columns of a footer's schema that are not nested, by their names.
+def leaves_of(footer: bytes) -> dict[Path, Leaf]:
+    """Return the leaves of a footer's schema.
 
     Raises:
         ValueError: the footer is damaged.
@@ -76,51 +84,56 @@ def flat_leaves(footer: bytes) -> dict[str, Leaf]:
     reader = ThriftReader(footer)
     elements = [reader.raw_struct() for _ in range(reader.skip_to_list(_SCHEMA))]
     try:
-        return dict(_flat_leaves(elements))
+        leaves = list(_leaves(elements))
     except _WRONG_FIELDS as error:
         raise ValueError(f"the schema in its footer lacks a field: {error!r}") from None
+    return {tuple(name.decode() for name in leaf.path): leaf for leaf in leaves}
 
 
-def _flat_leaves(elements: list[tuple[dict[int, Any], bytes]]) -> Iterator[tuple[str, Leaf]]:
-    number, at = 0, 1
-    while at < len(elements):
-        fields, element = elements[at]
-        if fields.get(5) is None:  # num_children
-            if fields[3] == _REPEATED:
-                raise ValueError("its footer has a column that repeats")
-            yield fields[4].decode(), Leaf(number, int(fields[1]), element)
-            number, at = number + 1, at + 1
-        else:
-            at, leaves = _skip_nested(elements, at)
-            number += leaves
+def _leaves(elements: list[tuple[dict[int, Any], bytes]]) -> Iterator[Leaf]:
+    left: list[int] = []  # number of children of each parent that are still to come
+    path: list[bytes] = []
+    parents: list[bytes] = []
+    number = 0
+    for fields, element in elements[1:]:
+        children = fields.get(5)
+        if children is not None:
+            left.append(int(children))
+            path.append(fields[4])
+            parents.append(_with_one_child(fields))
+            continue
+        yield Leaf(number, int(fields[1]), (*path, fields[4]), (*parents, element))
+        number += 1
+        while left:
+            left[-1] -= 1
+            if left[-1] > 0:
+                break
+            for stack in (left, path, parents):
+                stack.pop()
+    if left:
+        raise ValueError("the schema in its footer is cut")
 
 
-def _skip_nested(elements: list[tuple[dict[int, Any], bytes]], at: int) -> tuple[int, int]:
-    """Return the number of the element behind a nested column, and the number of its leaves."""
-    left, leaves = 1, 0
-    while left:
-        if at >= len(elements):
-            raise ValueError("the schema in its footer is cut")
-        children = elements[at][0].get(5)
-        left += -1 if children is None else int(children) - 1
-        leaves += children is None
-        at += 1
-    return at, leaves
+def _with_one_child(fields: dict[int, Any]) -> bytes:
+    """Return the struct of a group. Its field ``converted_type`` tells lists from structs."""
+    marks = {6: Value(I32, int(fields[6]))} if 6 in fields else {}
+    name = {4: Value(BINARY, bytes(fields[4])), 5: Value(I32, 1)}
+    return write_struct({3: Value(I32, int(fields[3])), **name, **marks})
 
 
-def find_pages(footer: bytes, read: Read, columns: Collection[str]) -> np.ndarray:
+def find_pages(footer: bytes, read: Read, paths: Collection[Path]) -> np.ndarray:
     """Return the pages of some columns as an array of `PAGE_DTYPE`.
 
     Args:
         footer: the footer of the Parquet format, without what follows it.
         read: reads the file's page index.
-        columns: names of columns; nested ones are left out.
+        paths: the leaves; others of the file are left out, and so are those that it does not have.
 
     Raises:
         ValueError: the footer or the page index is damaged, or the file has no page index.
     """
-    leaves = flat_leaves(footer)
-    numbers = [leaves[name].number for name in columns if name in leaves]
+    leaves = leaves_of(footer)
+    numbers = [leaves[path].number for path in paths if path in leaves]
     reader = ThriftReader(footer)
     row_groups = [reader.struct() for _ in range(reader.skip_to_list(_ROW_GROUPS))]
     try:
@@ -180,8 +193,9 @@ class Page(NamedTuple):
         """
         from pyarrow import parquet  # late: clients without a table start without it
 
-        sizes = [len(part) for part in parts]
-        footer = _footer(self.leaf, self.rows, sizes)
+        is_nested = len(self.leaf.path) > 1
+        count = _number_of_values(parts[-1]) if is_nested else self.rows
+        footer = _footer(self.leaf, self.rows, count, [len(part) for part in parts])
         data = b"".join([_MAGIC, *parts, footer, len(footer).to_bytes(4, "little"), _MAGIC])
         file = parquet.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
         column = file.read_row_group(0, use_threads=False).column(0)
@@ -192,18 +206,37 @@ class Page(NamedTuple):
         return pa.concat_arrays([value])  # a copy: the slice would keep the page
 
 
-def _footer(leaf: Leaf, rows: int, sizes: list[int]) -> bytes:
-    """Return the footer of a file with one page, and perhaps its dictionary before it."""
+def _number_of_values(page: bytes | memoryview) -> int:
+    """Return the number of values that the header of a page says, those of empty lists included.
+
+    Raises:
+        ValueError: the header is damaged.
+    """
+    header = ThriftReader(bytes(page[:_MAX_HEADER_BYTES])).struct()
+    try:
+        return int(header[5][1])
+    except _WRONG_FIELDS as error:
+        raise ValueError(f"the header of a page lacks a field: {error!r}") from None
+
+
+def _footer(leaf: Leaf, rows: int, count: int, sizes: list[int]) -> bytes:
+    """Return the footer of a file with one page, and perhaps its dictionary before it.
+
+    Args:
+        leaf: the page's column.
+        rows: number of its rows.
+        count: number of its values.
+        sizes: the sizes of dictionary and page.
+    """
     size_bytes = sum(sizes)
     dictionary_bytes = size_bytes - sizes[-1]
     first = len(_MAGIC)
-    name = ThriftReader(leaf.element).struct()[4]
     metadata = {
         1: Value(I32, leaf.kind),
         2: Value(I32, [0, 3]),  # PLAIN, RLE; a page names its own encoding
-        3: Value(BINARY, [name]),
+        3: Value(BINARY, leaf.path),
         4: Value(I32, 6),  # ZSTD
-        5: Value(I64, rows),
+        5: Value(I64, count),
         6: Value(I64, size_bytes),
         7: Value(I64, size_bytes),
         9: Value(I64, first + dictionary_bytes),
@@ -216,7 +249,7 @@ def _footer(leaf: Leaf, rows: int, sizes: list[int]) -> bytes:
     return write_struct(
         {
             1: Value(I32, 2),
-            _SCHEMA: Value(STRUCT, [root, leaf.element]),
+            _SCHEMA: Value(STRUCT, [root, *leaf.elements]),
             3: Value(I64, rows),
             _ROW_GROUPS: Value(STRUCT, [write_struct(row_group)]),
         }
@@ -236,7 +269,7 @@ class PageTable:
         Raises:
             ValueError: the footer is damaged.
         """
-        self._leaves = flat_leaves(footer)
+        self._leaves = leaves_of(footer)
         self._of: dict[tuple[int, int], np.ndarray] = {}
         self.pages = pages
         for leaf in self._leaves.values():
@@ -244,14 +277,14 @@ class PageTable:
             for is_dictionary in (0, 1):
                 self._of[leaf.number, is_dictionary] = mine[mine["is_dictionary"] == is_dictionary]
 
-    def find(self, column: str, row: int) -> Page | None:
-        """Return the page of a column that has a row; None if the table does not have it.
+    def find(self, path: Path, row: int) -> Page | None:
+        """Return the page of a leaf that has a row; None if the table does not have it.
 
         Args:
-            column: the column's name.
+            path: the leaf.
             row: the row's number in the segment.
         """
-        leaf = self._leaves.get(column)
+        leaf = self._leaves.get(path)
         page = None if leaf is None else self._find(leaf, 0, row)
         if leaf is None or page is None:
             return None

@@ -7,22 +7,26 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_log.log.segment.parquet.pages import Page, PageTable
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource
 from spark_log.log.segment.parquet.typed_columns import LeftOutValues
-from spark_log.log.segment.parquet.writer import OFFSET_FIELD
-from spark_log.record import RECORD_SCHEMA
+from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_LEAVES
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, int_array
 
 _NEAR_BYTES: Final = 524_288
 """Bytes between two wanted pages that are read with them. Pages of offsets, timestamps and keys lie
 near each other; a request to an object store takes longer than such a range."""
 
 
+_HEADERS: Final = tuple(path for path in PAGED_LEAVES if path[0] == "headers")
+
+
 class RowReader:
     """Reads rows of a Parquet segment by their numbers. Control records are not counted.
 
-    A column that is nested, such as ``headers``, has no pages here: its column chunk is read.
+    A typed column that is nested has no pages here: its column chunk is read.
 
     Attributes:
         table: the pages.
@@ -86,11 +90,14 @@ class RowReader:
         return offset, pa.RecordBatch.from_arrays(arrays, schema=RECORD_SCHEMA)
 
     def _columns(self, names: Sequence[str], row: int, group: int) -> dict[str, pa.Array]:
-        pages = {name: self.table.find(name, row) for name in names}
-        nested = [name for name, page in pages.items() if page is None]
-        found = {name: page for name, page in pages.items() if page is not None}
-        self._source.prepare(self._chunks(found))
-        columns = {name: self._decode(name, page) for name, page in found.items()}
+        pages: dict[str, list[Page]] = {}
+        for name in names:
+            paths = _HEADERS if name == "headers" else ((name,),)
+            found = [self.table.find(path, row) for path in paths]
+            pages[name] = [page for page in found if page is not None]
+        self._source.prepare(self._chunks([page for found in pages.values() for page in found]))
+        columns = {name: self._decode(name, found) for name, found in pages.items() if found}
+        nested = [name for name, found in pages.items() if not found]
         if nested:
             first = int(self._ends[group - 1]) if group else 0
             table = self._read_chunks(group, nested).slice(row - first, 1)
@@ -98,20 +105,50 @@ class RowReader:
                 columns[name] = pa.concat_arrays(table.column(name).chunks)
         return columns
 
-    def _decode(self, name: str, page: Page) -> pa.Array:
-        parts = [memoryview(self._source.read(start, end)) for start, end in page.chunks]
-        value = page.decode(parts)
+    def _decode(self, name: str, pages: Sequence[Page]) -> pa.Array:
+        values = [
+            page.decode([memoryview(self._source.read(*chunk)) for chunk in page.chunks])
+            for page in pages
+        ]
+        if name == "headers":
+            return _headers_of(*values)
         at = RECORD_SCHEMA.get_field_index(name)
-        return value if at < 0 else value.cast(RECORD_SCHEMA.field(at).type)
+        return values[0] if at < 0 else values[0].cast(RECORD_SCHEMA.field(at).type)
 
-    def _chunks(self, pages: dict[str, Page]) -> Chunks:
+    def _chunks(self, pages: Sequence[Page]) -> Chunks:
         """Return the parts of the file with some pages; near ones are joined."""
         if self._source.is_in_memory:
             return []
         merged: list[tuple[int, int]] = []
-        for start, end in sorted(chunk for page in pages.values() for chunk in page.chunks):
+        for start, end in sorted(chunk for page in pages for chunk in page.chunks):
             if merged and start <= merged[-1][1] + _NEAR_BYTES:
                 merged[-1] = merged[-1][0], max(end, merged[-1][1])
             else:
                 merged.append((start, end))
         return merged
+
+
+def _headers_of(keys: pa.ListArray, values: pa.ListArray) -> pa.Array:
+    """Return the headers of a record from their names and their values.
+
+    Args:
+        keys: a list of structs with a key each.
+        values: a list of structs with a value each.
+
+    Raises:
+        ValueError: the two do not belong together.
+    """
+    inner = HEADERS_TYPE.value_type
+    if keys.null_count:
+        return pa.nulls(1, HEADERS_TYPE)
+    parts = [keys.flatten(), values.flatten()]
+    if len(parts[0]) != len(parts[1]):
+        raise ValueError(
+            f"a record has {len(parts[0])} keys of headers, and {len(parts[1])} values"
+        )
+    columns = [
+        pc.struct_field(part, [0]).cast(inner.field(at).type) for at, part in enumerate(parts)
+    ]
+    structs = pa.StructArray.from_arrays(columns, fields=list(inner), mask=parts[0].is_null())
+    offsets = int_array([0, len(structs)], pa.int32())
+    return pa.ListArray.from_arrays(offsets, structs, type=HEADERS_TYPE)

@@ -219,7 +219,7 @@ class TestThrift:
         at = data.draw(st.integers(0, len(footer) - 1))
         damaged = footer[:at] + bytes([data.draw(st.integers(0, 255))]) + footer[at + 1 :]
         with suppress(ValueError):
-            pages_module.flat_leaves(damaged)
+            pages_module.leaves_of(damaged)
 
 
 def footer_of_a_file():
