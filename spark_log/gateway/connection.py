@@ -120,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._client_software: tuple[str, str] | None = None
         self._last_active_s = self._loop.time()
         self.client_host = ""
+        self.is_aborted = False
         self.closed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -351,4 +352,5 @@ class Connection(asyncio.Protocol):
         """
         _log.info("closed the connection from %s: %s", self.client_host, reason)
         self._is_draining = True
+        self.is_aborted = True
         self._transport.abort()

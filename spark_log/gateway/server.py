@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,17 @@ from spark_log.gateway.protocol import (
     encode_response,
 )
 from spark_log.gateway.request_memory import RequestMemory
+from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
 from spark_log.gateway.security import Authenticator, Users, tls_context
+from spark_log.metrics import Family
+from spark_log.metrics.definitions import (
+    GATEWAY_CLOSED,
+    GATEWAY_CONNECTIONS,
+    GATEWAY_MEMORY,
+    GATEWAYS,
+)
+from spark_log.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
@@ -76,6 +85,8 @@ class GatewayServer:
             cluster, admin, config, apis={key: each.api for key, each in handlers.items()}
         )
         self.connections: set[Connection] = set()
+        self._metrics = RequestMetrics()
+        self._closed = 0
 
     async def start(
         self, host: str, port: int, *, advertised: tuple[str, int] | None = None
@@ -163,7 +174,7 @@ class GatewayServer:
             listener=self._config.security_protocol,
             authenticator=self._new_authenticator(),
             on_open=self._on_open,
-            on_close=self.connections.discard,
+            on_close=self._on_close,
         )
 
     def _new_authenticator(self) -> Authenticator | None:
@@ -181,6 +192,10 @@ class GatewayServer:
             return False
         self.connections.add(connection)
         return True
+
+    def _on_close(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._closed += connection.is_aborted
 
     async def _check_connections(self) -> None:
         loop = asyncio.get_running_loop()
@@ -221,17 +236,32 @@ class GatewayServer:
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
         handler = self._handlers[context.api_key]
-        api, version = handler.api, context.api_version
-        if request is None:  # of an unknown version
-            version, response = 0, unsupported_version_response()
-        else:
-            try:
+        name, version = handler.api.name, context.api_version
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        code: int = ErrorCode.NONE
+        try:
+            if request is None:  # of an unknown version
+                version, response = 0, unsupported_version_response()
+            else:
                 response = await handler.handle(self.gateway, context, request)
-            except Exception as error:
-                response = self._error_response(handler, context, request, error)
+            code = getattr(response, "error_code", ErrorCode.NONE)
+        except Exception as error:
+            code = error_code(error)
+            response = self._error_response(handler, context, request, error)
+        finally:
+            duration_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+            self._metrics.record(name, version, duration_ms, ErrorCode(code).name if code else None)
         if response is None:
             return None
-        return encode_response(api.name, version, context.correlation_id, response)
+        return encode_response(name, version, context.correlation_id, response)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the values of the gateway's metrics; any thread may call it."""
+        yield from self._metrics.families()
+        yield Family(GATEWAY_CONNECTIONS, [((), len(self.connections))])
+        yield Family(GATEWAY_CLOSED, [((), self._closed)])
+        yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
+        yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
 
     def _error_response(
         self, handler: Handler, context: RequestContext, request: Any, error: Exception

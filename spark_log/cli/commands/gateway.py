@@ -13,8 +13,10 @@ import typer
 
 from spark_log.cli.format import Output, print_json, print_note, print_text
 from spark_log.cli.options import (
+    MetricsPort,
     Root,
     load_pairs,
+    metrics_served,
     parse_pairs,
     warn_of_secrets,
     with_option_groups,
@@ -77,6 +79,7 @@ def gateway(
             help="Setting of the gateway, instead of that in the file. Repeatable.",
         ),
     ] = None,
+    metrics_port: MetricsPort = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the root if it does not exist.")
     ] = False,
@@ -137,8 +140,9 @@ def gateway(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         address = await server.start(host, port, advertised=advertised)
-        _print_start(output, server, address)
-        await stopped.wait()
+        with metrics_served(server.families, metrics_port):
+            _print_start(output, server, address)
+            await stopped.wait()
         await server.stop()
 
     try:
