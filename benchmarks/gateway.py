@@ -162,7 +162,7 @@ class Client:
         consumer.poll(0)
         began_s, count = time.perf_counter(), 0
         while count < records:
-            found = consumer.consume(10_000, timeout=10)
+            found = consumer.consume(min(10_000, records - count), timeout=10)
             if not found:
                 raise RuntimeError(f"{count} of {records} records could be read")
             count += len(found)

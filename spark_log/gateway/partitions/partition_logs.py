@@ -160,9 +160,16 @@ class PartitionLogs:
     # --- reads -----------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, isolation_level: IsolationLevel
+        self, offset: int, max_bytes: int, isolation_level: IsolationLevel, known_end: int
     ) -> tuple[list[bytes | bytearray], int]:
         """Return Kafka's batches from an offset on, and the offset after them.
+
+        Args:
+            offset: the first offset.
+            max_bytes: approximate size of all batches; there is at least one record.
+            isolation_level: ``read_committed`` ends at the last stable offset.
+            known_end: the known end of the log. If the read gets past it, the end is watched from
+                there on.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -174,6 +181,10 @@ class PartitionLogs:
         if cursor is None:
             cursor = LogCursor(self._open_log(), offset, isolation_level)
         parts = cursor.read(max_bytes)  # after an error the cursor is dropped
+        if cursor.next_offset > known_end:
+            with self._tail_lock:
+                if self._tail is not None:
+                    self._tail.on_appended(known_end, cursor.next_offset)
         with self._cursor_lock:
             self._cursors[cursor.next_offset, isolation_level] = cursor
             while len(self._cursors) > MAX_CURSORS:
