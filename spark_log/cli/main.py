@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "elect-leaders": "Elect leaders of partitions.",
     "exporter": "Serve the root's metrics to Prometheus.",
     "features": "Describe and upgrade features of the bytes at rest.",
+    "gateway": "Serve the root to Kafka's clients, until Ctrl-C.",
     "get": "Print the newest record of a key.",
     "groups": "List, describe, delete, reset and repair groups.",
     "init": "Write the configuration files into a folder.",

@@ -12,13 +12,13 @@ from spark_log.config.client import (
     DefaultApiTimeoutMs,
     RequestTimeoutMs,
 )
-from spark_log.config.model import ConfigModel, NonNegativeInt, PositiveInt, PositiveLong
+from spark_log.config.model import INT_MAX, ConfigModel, NonNegativeInt, PositiveInt, PositiveLong
 
 
 class GatewayConfig(ConfigModel):
     """Settings of a gateway. Names and defaults are those of Kafka's brokers where Kafka has them.
 
-    They are given to ``spark-log gateway`` as ``--gateway-config key=value``.
+    They are given to ``spark-log gateway`` as ``--override key=value``.
     """
 
     title: ClassVar[str] = "Gateway"
@@ -26,6 +26,28 @@ class GatewayConfig(ConfigModel):
     broker_rack: str = Field(
         default="",
         description="The rack that the gateway is in. Clients in the same rack are directed to it.",
+    )
+    broker_id: int = Field(
+        default=-1,
+        ge=-1,
+        le=INT_MAX,
+        description="The id that clients know the gateway by. -1: that of an earlier gateway with "
+        "the same address, else a free one.",
+    )
+    broker_heartbeat_interval_ms: PositiveInt = Field(
+        default=2_000,
+        description="Time between two signs of life of a gateway, and between two checks of those "
+        "of the others.",
+    )
+    broker_session_timeout_ms: PositiveInt = Field(
+        default=9_000,
+        description="Time after which a gateway without a sign of life is removed: its partitions "
+        "and groups go to others.",
+    )
+    broker_join_delay_ms: NonNegativeInt = Field(
+        default=6_000,
+        description="Time for which a new gateway must live before partitions and groups go to it, "
+        "so that one that crashes at each start moves nothing. The first gateway does not wait.",
     )
     num_io_threads: PositiveInt = Field(
         default=32,
@@ -61,10 +83,6 @@ class GatewayConfig(ConfigModel):
     num_partitions: PositiveInt = Field(
         default=1,
         description="Number of partitions of a topic that is created without a number.",
-    )
-    default_replication_factor: PositiveInt = Field(
-        default=1,
-        description="Replication factor of a topic that is created without one.",
     )
     auto_create_topics_enable: bool = Field(
         default=True,

@@ -14,6 +14,9 @@ from .group import GroupCoordinator as GroupCoordinator
 from .group import GroupLog as GroupLog
 from .group import GroupMember as GroupMember
 from .group import GroupRecord as GroupRecord
+from .group import HeartbeatMonitor as HeartbeatMonitor
+from .group import Heartbeats as Heartbeats
+from .group import HeartbeatWriter as HeartbeatWriter
 from .group import Member as Member
 from .group import MemberStatus as MemberStatus
 from .group import encode_assignment as encode_assignment

@@ -21,13 +21,17 @@ class BlockingPool:
     never answers. For one event loop.
     """
 
-    def __init__(self, threads: int, *, name: str) -> None:
+    def __init__(
+        self, threads: int, *, name: str, prepare: Callable[[], None] | None = None
+    ) -> None:
         """Return a pool; no thread is started yet.
 
         Args:
             threads: the maximum number of calls at the same time.
             name: the name of the threads.
+            prepare: called by each thread when it starts.
         """
+        self._prepare = prepare
         self._threads = threads
         self._name = name
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
@@ -58,6 +62,8 @@ class BlockingPool:
             self._calls.put(None)
 
     def _work(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
         while (found := self._calls.get()) is not None:
             loop, future, call, args = found
             result, error = None, None

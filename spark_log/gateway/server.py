@@ -68,26 +68,47 @@ class GatewayServer:
         )
         self.connections: set[Connection] = set()
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the address.
+    async def start(
+        self, host: str, port: int, *, advertised: tuple[str, int] | None = None
+    ) -> tuple[str, int]:
+        """Register the gateway, and listen; return the address.
 
         Args:
             host: the address to listen on.
             port: the port to listen on; 0 for a free one.
+            advertised: the host and the port that clients connect to; a port 0 is ``port``. None
+                if they are those to listen on.
 
         Raises:
             InvalidConfigurationError: the address cannot be listened on.
+            DuplicateBrokerRegistrationError: ``broker.id`` belongs to another gateway.
+            StorageError: the root cannot be read or written.
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._new_connection, host, port, backlog=1024)
+            self._server = await loop.create_server(
+                self._new_connection, host, port, backlog=1024, start_serving=False
+            )
         except OSError as error:
             raise InvalidConfigurationError(
                 f"cannot listen on {host}, port {port} ({error.strerror}); give another address"
             ) from None
         found = self._server.sockets[0].getsockname()
+        shown_host, shown_port = advertised or (host, 0)
+        try:
+            registered = await self.gateway.join(shown_host, shown_port or found[1])
+        except BaseException:
+            self._server.close()
+            raise
+        await self._server.start_serving()
         self._checks = loop.create_task(self._check_connections())
-        _log.info("%s: listening on %s, port %d", self.gateway.cluster.root, host, found[1])
+        _log.info(
+            "%s: gateway %d listens on %s, port %d",
+            self.gateway.cluster.root,
+            registered.gateway_id,
+            host,
+            found[1],
+        )
         return found[0], found[1]
 
     @property
@@ -103,6 +124,8 @@ class GatewayServer:
         """
         if self._server is None:
             return
+        await self.gateway.leave()
+        self.gateway.groups.close()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()

@@ -26,6 +26,7 @@ COMMANDS = [
     "elect-leaders",
     "exporter",
     "features",
+    "gateway",
     "get",
     "groups",
     "init",

@@ -16,6 +16,9 @@ from .group_decisions import remove_classic as remove_classic
 from .group_decisions import send_offsets as send_offsets
 from .group_decisions import settle_offsets as settle_offsets
 from .group_log import GroupLog as GroupLog
+from .heartbeats import HeartbeatMonitor as HeartbeatMonitor
+from .heartbeats import Heartbeats as Heartbeats
+from .heartbeats import HeartbeatWriter as HeartbeatWriter
 from .heartbeats import newest_heartbeat_us as newest_heartbeat_us
 from .member import GroupMember as GroupMember
 from .records import GroupRecord as GroupRecord

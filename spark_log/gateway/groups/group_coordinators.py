@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -133,11 +134,14 @@ class GroupCoordinators:
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._new_id = new_id
-        self._table = OffsetsTable(cluster)
         self._entries: dict[str, _Entry] = {}
         self._tokens = count()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+
+    @cached_property
+    def _table(self) -> OffsetsTable:
+        return OffsetsTable(self._cluster)
 
     # --- requests of members ---------------------------------------------------------------------
 

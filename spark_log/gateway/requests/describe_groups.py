@@ -1,4 +1,4 @@
-"""DescribeGroups: state and members of groups, of Kafka's clients and of this package's consumers."""
+"""DescribeGroups: state and members of groups, of Kafka's clients and of our own consumers."""
 
 from __future__ import annotations
 

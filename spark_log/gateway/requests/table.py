@@ -8,7 +8,29 @@ from typing import Any, Protocol
 
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests import api_versions
+from spark_log.gateway.requests import (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    join_group,
+    leave_group,
+    list_groups,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
 """A handler: it returns the response, or None if the client expects none."""
@@ -30,7 +52,29 @@ class Handler:
     handle: Handle
 
 
-_FILES: tuple[_RequestFile, ...] = (api_versions,)
+_FILES: tuple[_RequestFile, ...] = (
+    alter_configs,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    join_group,
+    leave_group,
+    list_groups,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
 
 HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
 """The handlers by the keys of their APIs."""
