@@ -2,8 +2,8 @@
 
 A gateway coordinates such a group; the partitions are assigned by one of the clients, the leader,
 in a format that only the clients know. The group's log has all of it, so that another gateway can
-go on from there. A group has members of one kind only (docs/adr/0054): of this one, or consumers of
-this package.
+continue with it. A group has members of one kind only (docs/adr/0054): Kafka's clients, or
+consumers of this package.
 """
 
 from __future__ import annotations

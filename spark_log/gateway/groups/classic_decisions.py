@@ -1,4 +1,4 @@
-"""What an event does to a classic group: pure functions of the group and the event.
+"""Changes of a classic group by events: pure functions of the group and the event.
 
 The rules are those of Kafka's ``GroupMetadataManager`` (``classicGroupJoin`` and the functions
 around it), with its names and errors. An event is a request, or a timer that expired. Time is not
@@ -186,10 +186,10 @@ def sync(
             draft.members[each.member_id] = replace(each, assignment=given)
         draft.phase = STABLE
         draft.change, draft.changed = "sync", (member_id,)
-        for waiting, its_token in draft.syncing.items():
-            draft.answer(its_token, draft.assignment_of(waiting))
-            draft.keep_alive(draft.members[waiting])
-        draft.syncing = {}
+        waiting, draft.syncing = draft.syncing, {}
+        for name_of_waiting, its_token in waiting.items():
+            draft.answer(its_token, draft.assignment_of(name_of_waiting))
+            draft.keep_alive(draft.members[name_of_waiting])
     _end_sync_timer(draft)
     return draft.decision()
 

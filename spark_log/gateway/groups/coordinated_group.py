@@ -6,7 +6,7 @@ another gateway was first, this one has lost the group, and knows it (`GroupLost
 
 The assignment of a generation is answered only after the offsets table refuses commits of earlier
 generations: whoever gets a partition reads an offset that no earlier owner can change any more.
-After a crash at any point another gateway goes on from the log; a rebalance that was under way
+After a crash at any point another gateway continues from the log; a rebalance that was under way
 begins anew.
 """
 

@@ -397,7 +397,7 @@ class GroupCoordinators:
             self._lose(group_id, entry, GroupError.NOT_COORDINATOR)  # nothing to remember
 
     def _lose(self, group_id: str, entry: _Entry, error: GroupError) -> None:
-        """Forget a group: who waits for an answer is told to find the coordinator again."""
+        """Forget a group, and tell the members that wait to find the coordinator again."""
         if self._entries.get(group_id) is entry:
             del self._entries[group_id]
         entry.state = None
