@@ -80,6 +80,11 @@ class GatewayConfig(ConfigModel):
         description="Maximum number of requests of a connection that are answered at the same "
         "time. No more are read from its socket until there is room.",
     )
+    tail_cache_bytes: NonNegativeInt = Field(
+        default=67_108_864,
+        description="Maximum memory for the newest batches of all partitions, which consumers at "
+        "the logs' ends get without a request to the storage. 0 keeps none.",
+    )
     num_partitions: PositiveInt = Field(
         default=1,
         description="Number of partitions of a topic that is created without a number.",

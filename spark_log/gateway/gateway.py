@@ -11,6 +11,7 @@ from spark_log.config import report_ignored_settings
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
 from spark_log.gateway.groups import GroupCoordinators
+from spark_log.gateway.partitions import Partitions
 from spark_log.gateway.registry import (
     RegisteredGateway,
     Registry,
@@ -43,6 +44,7 @@ class Gateway:
         cluster: the opened root.
         admin: an admin client of the root.
         apis: the APIs that the server answers, by key.
+        partitions: the partitions that clients write and read.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
         groups: the groups of Kafka's clients that this gateway coordinates.
     """
@@ -82,6 +84,7 @@ class Gateway:
         self._ticks: asyncio.Task[None] | None = None
         self._leaders_of = Registry()
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
+        self.partitions = Partitions(cluster, config, self.run_blocking)
 
     async def run_blocking(self, call: Callable[..., _Result], *args: Any) -> _Result:
         """Return the result of a call that reads or writes the log, or raise its error."""
@@ -98,6 +101,7 @@ class Gateway:
 
     def close(self) -> None:
         """End the threads."""
+        self.partitions.close()
         self._pool.close()
 
     # --- the gateways of the root ----------------------------------------------------------------

@@ -31,6 +31,7 @@ from .read import prune_segments as prune_segments
 from .read import stored_columns as stored_columns
 from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import find_deletable as find_deletable
+from .segment import BatchAppend as BatchAppend
 from .segment import FetchedRecords as FetchedRecords
 from .segment import LogBatch as LogBatch
 from .segment import LogValidator as LogValidator

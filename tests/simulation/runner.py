@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final
 
+from tests.simulation.batches.replicated import ReplicatedBatchesSimulation
+from tests.simulation.batches.rules import BATCHES_RULES, REPLICATED_BATCHES_RULES
+from tests.simulation.batches.simulation import BatchesSimulation
 from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
 from tests.simulation.deletion.rules import DELETION_RULES
@@ -82,12 +85,17 @@ SUBJECTS: Final = {
     "transactions": Subject(TransactionsSimulation, TRANSACTIONS_RULES, "transactions"),
     "replication": Subject(ReplicationSimulation, REPLICATION_RULES, "acknowledged records"),
     "table": Subject(TableSimulation, TABLE_RULES, "versions"),
+    "batches": Subject(BatchesSimulation, BATCHES_RULES, "records"),
+    "replicated-batches": Subject(
+        ReplicatedBatchesSimulation, REPLICATED_BATCHES_RULES, "acknowledged records"
+    ),
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
 """By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
 the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table,
-and a log and a compacted log with Parquet segments."""
+group commit in a log and in a replicated partition, and a log and a compacted log with Parquet
+segments."""
 
 
 @dataclass(frozen=True, slots=True)

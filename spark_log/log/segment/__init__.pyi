@@ -1,3 +1,5 @@
+from .batch_append import BatchAppend as BatchAppend
+from .batch_append import consecutive_batches as consecutive_batches
 from .fetched_records import FetchedRecords as FetchedRecords
 from .file import TAIL_BYTES as TAIL_BYTES
 from .file import WHOLE_BYTES as WHOLE_BYTES
@@ -17,3 +19,4 @@ from .validator import LogValidator as LogValidator
 from .writer import MAX_SEGMENT_BYTES as MAX_SEGMENT_BYTES
 from .writer import MAX_SEGMENT_RECORDS as MAX_SEGMENT_RECORDS
 from .writer import SegmentWriter as SegmentWriter
+from .writer import validated_batch as validated_batch
