@@ -7,7 +7,7 @@ read here: a decision sets timers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spark_log.coordinator import (
@@ -679,9 +679,9 @@ def _common(members: Sequence[ClassicMember]) -> tuple[str, ...]:
     return tuple(name for name in names[0] if all(name in each for each in names))
 
 
-def _selected(members: Sequence[ClassicMember] | object) -> str | None:
+def _selected(members: Iterable[ClassicMember]) -> str | None:
     """Return the protocol that most members prefer, of those that all support."""
-    all_members = list(members)  # type: ignore[call-overload]
+    all_members = list(members)
     if not all_members:
         return None
     common = _common(all_members)

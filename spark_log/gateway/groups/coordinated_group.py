@@ -21,9 +21,7 @@ from spark_log.coordinator import Group, GroupLog, GroupRecord
 from spark_log.errors import IllegalGenerationError
 from spark_log.gateway.groups.classic_decisions import load
 from spark_log.gateway.groups.group_state import Decision, GroupState
-from spark_log.storage import Store
 from spark_log.types import OffsetAndMetadata, TopicPartition
-from spark_log.util import Clock
 
 _log = logging.getLogger(__name__)
 
@@ -61,8 +59,7 @@ class CoordinatedGroup:
 
     def __init__(
         self,
-        store: Store,
-        clock: Clock,
+        log: GroupLog,
         table: FencedOffsets,
         group_id: str,
         *,
@@ -71,15 +68,14 @@ class CoordinatedGroup:
         """Return a group; nothing is read yet.
 
         Args:
-            store: the store of the root.
-            clock: the clock that gives records their timestamps.
+            log: the group's log, which only this object uses.
             table: the root's offsets table.
             group_id: the group's id.
             finalize_feature: called before the first record that older releases cannot read.
         """
         self.group_id = group_id
         self._table = table
-        self._log = GroupLog(store, group_id, clock)
+        self._log = log
         self._finalize_feature = finalize_feature
 
     def load(self) -> Decision:
@@ -96,9 +92,7 @@ class CoordinatedGroup:
         if group.classic is None and group.members:
             raise ForeignMembersError(self.group_id)
         if group.members and fence < group.generation:
-            # The coordinator before this one may have died before it raised the fence.
-            self._raise_fence(group.generation)
-            fence = group.generation
+            fence = self._fence_loaded(group.generation)
         _log.debug(
             "group %s: loaded generation %d, %s, %d members, offsets of generation %d",
             self.group_id,
@@ -184,6 +178,11 @@ class CoordinatedGroup:
                 known.generation,
             )
             raise GroupLostError(self.group_id)
+
+    def _fence_loaded(self, generation: int) -> int:
+        """Raise the fence: the coordinator before this one may have died before it did."""
+        self._raise_fence(generation)
+        return generation
 
     def _raise_fence(self, generation: int) -> None:
         try:

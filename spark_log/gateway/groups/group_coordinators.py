@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from spark_log.coordinator import OffsetsTable, StandaloneCommits
+from spark_log.coordinator import GroupLog, OffsetsTable, StandaloneCommits
 from spark_log.errors import CommitFailedError, IllegalGenerationError, SparkLogError
 from spark_log.gateway.groups import classic_decisions
 from spark_log.gateway.groups.classic_decisions import (
@@ -24,7 +24,6 @@ from spark_log.gateway.groups.coordinated_group import (
     GroupLostError,
 )
 from spark_log.gateway.groups.group_state import (
-    AnyAnswer,
     Decision,
     GroupError,
     GroupState,
@@ -155,7 +154,7 @@ class GroupCoordinators:
             return classic_decisions.join(state, request, token, new_member_id, limits)
 
         try:
-            return await self._ask(group_id, decide)
+            return await self._ask(group_id, decide, JoinAnswer)
         except ForeignMembersError:
             return JoinAnswer(GroupError.INCONSISTENT_GROUP_PROTOCOL, member.member_id)
         except GroupRefusedError as refused:
@@ -175,7 +174,7 @@ class GroupCoordinators:
             return classic_decisions.sync(state, identity, generation, protocol, assignments, token)
 
         try:
-            return await self._ask(group_id, decide)
+            return await self._ask(group_id, decide, SyncAnswer)
         except ForeignMembersError:
             return SyncAnswer(GroupError.UNKNOWN_MEMBER_ID)
         except GroupRefusedError as refused:
@@ -190,7 +189,7 @@ class GroupCoordinators:
             return classic_decisions.heartbeat(state, identity, generation, token)
 
         try:
-            return await self._ask(group_id, decide)
+            return await self._ask(group_id, decide, HeartbeatAnswer)
         except ForeignMembersError:
             return HeartbeatAnswer(GroupError.UNKNOWN_MEMBER_ID)
         except GroupRefusedError as refused:
@@ -207,7 +206,7 @@ class GroupCoordinators:
             return classic_decisions.leave(state, identities, token, limits)
 
         try:
-            return await self._ask(group_id, decide)
+            return await self._ask(group_id, decide, LeaveAnswer)
         except ForeignMembersError:
             return LeaveAnswer((GroupError.UNKNOWN_MEMBER_ID,) * len(identities))
 
@@ -270,16 +269,19 @@ class GroupCoordinators:
         self,
         group_id: str,
         decide: Callable[[GroupState, Token, GroupLimits], Decision],
-    ) -> Any:
+        kind: type[_Answer],
+    ) -> _Answer:
         """Return the answer to a request, which may come with a later event."""
         token = next(self._tokens)
-        future: asyncio.Future[AnyAnswer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def decide_with_token(state: GroupState, limits: GroupLimits) -> Decision:
             return decide(state, token, limits)
 
         await self._apply(group_id, decide_with_token, (token, future))
-        return await future
+        answer = await future
+        assert isinstance(answer, kind)
+        return answer
 
     async def _apply(
         self,
@@ -344,13 +346,9 @@ class GroupCoordinators:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry = self._entries.get(group_id)
         if entry is None:
-            group = CoordinatedGroup(
-                self._cluster.store,
-                self._cluster.clock,
-                self._table,
-                group_id,
-                finalize_feature=self._finalize_feature,
-            )
+            log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
+            finalize = self._finalize_feature
+            group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
             entry = self._entries[group_id] = _Entry(group)
         return entry
 
@@ -418,10 +416,8 @@ class GroupCoordinators:
             if before is not None:
                 before.cancel()
             if timer.delay_ms is not None:
-                key = timer.key
-                entry.timers[key] = call_later(
-                    timer.delay_ms / 1000, lambda key=key: self._begin_expiry(group_id, entry, key)
-                )
+                expire = partial(self._begin_expiry, group_id, entry, timer.key)
+                entry.timers[timer.key] = call_later(timer.delay_ms / 1000, expire)
 
     def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
         timer = entry.timers.get(key)

@@ -65,6 +65,7 @@ def _topics(
 ) -> Any:
     """Return the answer for the partitions that are asked for; for all that have an offset."""
     image = gateway.cluster.image()
+    asked: list[tuple[str, str, list[int]]]
     if group.topics is None:
         wanted: dict[str, list[int]] = {}
         for topic, partition in sorted(everything):
@@ -83,7 +84,7 @@ def _topics(
             name = "" if topic is None else topic.name
             asked.append((name, each.topic_id, each.partition_indexes))
     else:
-        asked = [(each.name, None, each.partition_indexes) for each in group.topics]
+        asked = [(each.name, "", each.partition_indexes) for each in group.topics]
     response.topics = [
         _topic(name, topic_id, numbers, version, look_up) for name, topic_id, numbers in asked
     ]
@@ -92,7 +93,7 @@ def _topics(
 
 def _topic(
     name: str,
-    topic_id: str | None,
+    topic_id: str,
     numbers: list[int],
     version: int,
     look_up: Callable[[TopicPartition], OffsetAndMetadata | ErrorCode],
@@ -123,6 +124,6 @@ def _topic(
             )
         )
     topic = topic_class(name=name, partitions=partitions)
-    if topic_id is not None and is_group:
+    if topic_id and is_group:
         topic.topic_id = topic_id
     return topic

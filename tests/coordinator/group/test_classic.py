@@ -82,6 +82,7 @@ def test_a_consumer_of_this_package_cannot_join_kafkas_clients():
 def test_a_group_that_is_empty_takes_either_kind():
     emptied = classic_group(generation=4)
     record = group_decisions.join(emptied, Member("ours", topics=("t",)), {}, ClusterConfig())
+    assert record is not None
     group = emptied.replay(record)
     assert (group.generation, group.classic, list(group.members)) == (5, None, ["ours"])
     assert record.stored_version == 0

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from spark_log.coordinator.group.classic import ClassicMember
 from spark_log.coordinator.group.group import Group
@@ -22,9 +23,9 @@ class Driver:
 
     def __init__(self, group: Group | None = None, limits: GroupLimits = LIMITS, fence: int = 0):
         self.limits = limits
-        self.answers = {}
-        self.timers = {}
-        self.changes = []
+        self.answers: dict[int, Any] = {}
+        self.timers: dict[tuple[str, str], float] = {}
+        self.changes: list[str] = []
         self._tokens = count()
         self._ids = count(1)
         self._adopt(decisions.load(group or Group("g"), fence))
@@ -124,7 +125,7 @@ class Driver:
         assert self.phase == "Stable"
         return names
 
-    def _apply(self, decide: Callable):
+    def _apply(self, decide: Callable[..., Any]):
         token = next(self._tokens)
         self._adopt(decide(self.state, token))
         return token
