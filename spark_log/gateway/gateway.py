@@ -19,6 +19,7 @@ from spark_log.gateway.registry import (
     coordinator,
     leader,
 )
+from spark_log.gateway.transactions import Transactions
 from spark_log.metadata import GROUP_VERSION
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Gateway:
         admin: an admin client of the root.
         apis: the APIs that the server answers, by key.
         partitions: the partitions that clients write and read.
+        transactions: the transactions of clients.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
         groups: the groups of Kafka's clients that this gateway coordinates.
     """
@@ -69,6 +71,7 @@ class Gateway:
         self.cluster = cluster
         self.apis = apis
         self.features: Mapping[str, int] = {}
+        self.transactions = Transactions(cluster)
         self.admin = admin
         self._pool = BlockingPool(
             config.num_io_threads,

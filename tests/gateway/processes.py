@@ -27,24 +27,14 @@ class GatewayProcess:
 
     def __init__(self, root, settings=SHORT):
         self.address = f"127.0.0.1:{free_port()}"
-        overrides = [
+        options = ["--listen", self.address]
+        options += [
             argument
             for name, value in settings.items()
             for argument in ("--override", f"{name}={value}")
         ]
         self._process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "spark_log",
-                "gateway",
-                "--create",
-                "--root",
-                root,
-                "--listen",
-                self.address,
-                *overrides,
-            ],
+            [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root, *options],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -5,7 +5,7 @@
 - `produced_batch`: a client's batch, and its conversion; `tail_cache`: the newest ones, to be read.
 - `partition_logs`: the logs of one partition, for threads; `log_cursor`: a read that continues.
 - `tail_watch`: probes for the appends of others, while a fetch waits.
-- `client_quotas`, `transactional_partitions`: the quotas of clients, and their transactions.
+- `client_quotas`: the quotas of clients.
 """
 
 from spark_log.util.exports import attach_stub

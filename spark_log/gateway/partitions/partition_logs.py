@@ -14,7 +14,8 @@ from spark_log.gateway.partitions.log_cursor import LogCursor
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
 from spark_log.gateway.partitions.tail_cache import CachedBatch
 from spark_log.gateway.record_batches import with_base_offset
-from spark_log.log import IsolationLevel, LogAppendInfo, LogView, PartitionLog
+from spark_log.log import IsolationLevel, LogAppendInfo, LogView, MergeExecutor, PartitionLog
+from spark_log.threads import MergeThread
 
 MAX_CURSORS: Final = 8
 """Reads of one partition that are kept open between two fetches."""
@@ -46,20 +47,23 @@ class PartitionLogs:
 
     def __init__(
         self,
-        open_log: Callable[[], PartitionLog],
+        open_log: Callable[..., PartitionLog],
         config: TopicConfig,
         *,
+        merges: MergeThread,
         max_uncompressed_bytes: int,
     ) -> None:
         """Open nothing yet.
 
         Args:
-            open_log: opens the partition's log.
+            open_log: opens the partition's log; its argument ``merge_executor`` runs merges.
             config: the topic's settings.
+            merges: the thread of the merges that appends make due.
             max_uncompressed_bytes: the largest size of the records of one append, without the
                 clients' compression.
         """
         self._open_log = open_log
+        self._merges = merges
         self._config = config
         self._max_uncompressed_bytes = max_uncompressed_bytes
         self._append_lock = threading.Lock()
@@ -75,13 +79,15 @@ class PartitionLogs:
         """Append batches by one put if they can share it, and set the result of each."""
         with self._append_lock:
             if self._appends is None:
-                self._appends = self._open_log()
+                merges = MergeExecutor(self._merges.submit, self._merges.pause)
+                self._appends = self._open_log(merge_executor=merges)
             max_bytes = self._config.max_message_bytes
             parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
             accepted, appends = batch_appends(parsed, self._max_uncompressed_bytes)
             if not accepted:
                 return Appended(-1, 0, False, ())
-            results = self._appends.append_batches(appends, compression=codec_of(accepted))
+            with self._merges.make_way():
+                results = self._appends.append_batches(appends, compression=codec_of(accepted))
             epoch = self._appends.states.current().leader_epoch
         put = []
         end_offset = 0

@@ -92,13 +92,12 @@ async def _add_to_transaction(
     by_producer: dict[ProducerIdAndEpoch, set[TopicIdPartition]] = {}
     for key, produced in batches.items():
         found = ProducerIdAndEpoch(*_PRODUCER.unpack_from(produced.data, _PRODUCER_POSITION))
-        if not partitions.transactions.is_added(transactional_id, found, key):
-            by_producer.setdefault(found, set()).add(key)
+        by_producer.setdefault(found, set()).add(key)
     failed: dict[TopicIdPartition, ProduceResult] = {}
     for producer, added in by_producer.items():
         try:
             await gateway.run_blocking(
-                partitions.transactions.add, transactional_id, producer, added
+                gateway.transactions.add_partitions, transactional_id, producer, added
             )
         except SparkLogError as error:
             result = ProduceResult(error_code(error), message=str(error))

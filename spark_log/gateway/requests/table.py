@@ -9,7 +9,9 @@ from typing import Any, Protocol
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests import (
+    acls,
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -19,14 +21,23 @@ from spark_log.gateway.requests import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
+    init_producer_id,
     join_group,
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -58,6 +69,7 @@ class Handler:
 
 _FILES: tuple[_RequestFile, ...] = (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     create_partitions,
     create_topics,
@@ -67,14 +79,23 @@ _FILES: tuple[_RequestFile, ...] = (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
+    describe_transactions,
+    elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
     incremental_alter_configs,
+    init_producer_id,
     join_group,
     leave_group,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -84,5 +105,12 @@ _FILES: tuple[_RequestFile, ...] = (
     sync_group,
 )
 
-HANDLERS: Mapping[int, Handler] = {each.API.key: Handler(each.API, each.handle) for each in _FILES}
+_HANDLERS = (
+    *(Handler(each.API, each.handle) for each in _FILES),
+    Handler(acls.DESCRIBE, acls.describe),
+    Handler(acls.CREATE, acls.create),
+    Handler(acls.DELETE, acls.delete),
+)
+
+HANDLERS: Mapping[int, Handler] = {each.api.key: each for each in _HANDLERS}
 """The handlers by the keys of their APIs."""

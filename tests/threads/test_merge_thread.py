@@ -8,8 +8,8 @@ import pytest
 
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
-from spark_log.producer.send import merge_thread
-from spark_log.producer.send.merge_thread import MergeThread
+from spark_log.threads import merge_thread
+from spark_log.threads.merge_thread import MergeThread
 from tests.waiting import wait_until
 
 

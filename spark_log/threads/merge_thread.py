@@ -1,4 +1,4 @@
-"""The thread of a producer that merges the ends of its logs, concurrently with appends."""
+"""A thread that merges the ends of logs, concurrently with appends."""
 
 from __future__ import annotations
 
