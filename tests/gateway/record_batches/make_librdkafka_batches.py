@@ -30,6 +30,7 @@ def main() -> None:
             }
         )
         for key, value, _, time_ms in MANY:
+            assert value is not None
             headers = [("n", value[-1:]), ("none", None)] if key is None else None
             producer.produce("topic", value, key, partition=0, timestamp=time_ms, headers=headers)
         producer.flush()
