@@ -171,7 +171,7 @@ def test_a_change_of_the_columns_keeps_the_compaction():
 )
 def test_types_are_named_as_delta_names_them(ddl, kind):
     setting = TableSetting(CleanupPolicy.DELETE, 1, "json", ddl)
-    action: Any = table_metadata("t", setting, 0, {})["metaData"]
+    action: Any = table_metadata("t", setting, 0, {}, ())["metaData"]
     field = json.loads(action["schemaString"])["fields"][-2]
     assert field == {"name": "x", "type": kind, "nullable": True, "metadata": {}}
 
