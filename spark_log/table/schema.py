@@ -26,7 +26,13 @@ TABLE_PROTOCOL: Final = TableProtocol(7, frozenset({"sparkLog"}), (PARTITION_COL
 
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 
-_PROPERTIES: Final = {CHECKPOINT_INTERVAL: "10", "delta.enableExpiredLogCleanup": "false"}
+_PROPERTIES: Final = {
+    CHECKPOINT_INTERVAL: "10",
+    "delta.enableExpiredLogCleanup": "false",
+    # To a program that ignores writer features, the log's other files are left over from failed
+    # writes. Its VACUUM, unless told another time, deletes them after this one.
+    "delta.deletedFileRetentionDuration": "interval 36500 days",
+}
 
 
 def table_metadata(
