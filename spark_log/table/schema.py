@@ -33,6 +33,9 @@ CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 _PROPERTIES: Final = {
     CHECKPOINT_INTERVAL: "10",
     "delta.enableExpiredLogCleanup": "false",
+    # To a program that ignores writer features, the log's other files are left over from failed
+    # writes. Its VACUUM, unless told another time, deletes them after this one.
+    "delta.deletedFileRetentionDuration": "interval 36500 days",
 }
 
 

@@ -15,7 +15,7 @@ from spark_log.errors import StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.files import SegmentName
-from spark_log.log.rewrite import delete_found, find_deletable
+from spark_log.log.rewrite import DeletableFiles, delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.table.partition_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.compacted_log import is_tombstone, key_of
@@ -198,7 +198,7 @@ def a_table_that_begins_lists_the_log_first(scene):
     scene.turn_on()
     committer = TableProcess(scene.world).read_metadata()
     refresh, data_files = committer.table.refresh, committer.data_files
-    doomed = []
+    doomed: list[DeletableFiles] = []
 
     def read_later():
         """Read the version when a segment is spent, and the table has begun."""

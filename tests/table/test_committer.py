@@ -1,6 +1,7 @@
 """The table of a topic, made by cleaners and read by delta-rs."""
 
 import json
+import os
 from contextlib import suppress
 
 import pytest
@@ -365,6 +366,25 @@ class TestOthers:
         assert root.table_rows() == rows
         root.clean()
         assert root.findings() == []
+
+    @pytest.mark.parametrize("is_full", [False, True])
+    def test_vacuum_of_a_program_that_ignores_writer_features_deletes_nothing(self, root, is_full):
+        """It believes that the log's files are left over; the table's retention keeps them."""
+        root.fill(3)
+        root.clean()
+        root.fill(3, start=40)
+        path = root.directory / f"_delta_log/{0:020}.json"
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        (protocol,) = (each["protocol"] for each in actions if "protocol" in each)
+        protocol.clear()
+        protocol.update(minReaderVersion=1, minWriterVersion=2)
+        path.write_text("\n".join(map(json.dumps, actions)))
+        for file in root.directory.glob("t-0/*"):
+            os.utime(file, (1e9, 1e9))  # of the year 2001
+        before = root.log_files()
+        root.delta_rs().vacuum(dry_run=False, full=is_full)
+        assert root.log_files() == before
+        assert any(name.endswith(".log") for name in before)
 
     def test_data_files_that_they_left_are_deleted(self, root):
         root.fill(1)
