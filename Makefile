@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -142,6 +142,9 @@ bench-compaction: java venv ## Compare compaction with the log cleaner of a real
 
 bench-requests: venv ## Count the requests of each operation on an S3 server; ARGS='--page docs/internals/requests.md' writes the page
 	@$(BIN)/python -m benchmarks.requests $(ARGS)
+
+bench-record-batches: venv ## Measure the codec of Kafka's record batches, compiled and in numpy
+	@$(BIN)/python -m benchmarks.record_batches $(ARGS)
 
 bench-log: venv ## Measure the partition log; ARGS='append_latency lookup' picks some
 	@$(BIN)/python -m benchmarks.log_all $(ARGS)

@@ -3,7 +3,7 @@
 import os
 import runpy
 
-from setuptools import setup
+from setuptools import Extension, setup
 from setuptools.command.build_py import build_py
 
 CONF_FILES = runpy.run_path("spark_log/config/conf_files.py")["CONF_FILES"]
@@ -26,4 +26,15 @@ class BuildWithConf(build_py):
         return [*super().get_source_files(), *(os.path.join("conf", name) for name in CONF_FILES)]
 
 
-setup(cmdclass={"build_py": BuildWithConf})
+# Only the stable ABI of Python 3.11: a wheel serves all later Pythons (setup.cfg, bdist_wheel).
+# Without a compiler the package is installed without it, and numpy takes its place
+# (docs/adr/0053).
+NATIVE_RECORDS = Extension(
+    "spark_log.gateway.record_batches._native",
+    ["spark_log/gateway/record_batches/_native.c"],
+    extra_compile_args=["-O3"],
+    optional=True,
+    py_limited_api=True,
+)
+
+setup(cmdclass={"build_py": BuildWithConf}, ext_modules=[NATIVE_RECORDS])

@@ -15,8 +15,8 @@ from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import DIRECTORY, SMALL_BATCH, local_stores, open_log, records
 from benchmarks.timing import timed
 from spark_log.log import MergeExecutor
-from spark_log.producer.send.merge_thread import MergeThread
 from spark_log.storage.local import LocalStore
+from spark_log.threads.merge_thread import MergeThread
 
 GOALS_MS = {False: 0.3, True: 1.0}
 GOAL_P99_MS = 2.0

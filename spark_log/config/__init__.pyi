@@ -15,6 +15,8 @@ from .consumer import ConsumerConfig as ConsumerConfig
 from .consumer import offset_reset as offset_reset
 from .documentation import MODELS as MODELS
 from .documentation import markdown as markdown
+from .gateway import GatewayConfig as GatewayConfig
+from .ignored_settings import report_ignored_settings as report_ignored_settings
 from .ignored_settings import warn_ignored_settings as warn_ignored_settings
 from .ignored_settings import warn_of_setting as warn_of_setting
 from .model import ConfigModel as ConfigModel

@@ -7,6 +7,7 @@ from typing import Final
 from spark_log.config.admin import AdminConfig
 from spark_log.config.cluster import ClientQuotaConfig, ClusterConfig
 from spark_log.config.consumer import ConsumerConfig
+from spark_log.config.gateway import GatewayConfig
 from spark_log.config.model import ConfigModel
 from spark_log.config.producer import ProducerConfig
 from spark_log.config.tool import ToolConfig
@@ -19,6 +20,7 @@ MODELS: Final[tuple[type[ConfigModel], ...]] = (
     AdminConfig,
     ClusterConfig,
     ClientQuotaConfig,
+    GatewayConfig,
     ToolConfig,
 )
 """All config models, in the order of the page."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
 from spark_log.errors import IgnoredOptionWarning
+
+_report: ContextVar[Callable[[str], None] | None] = ContextVar("report", default=None)
 
 _PACKAGE: Final = str(Path(__file__).parents[1]) + os.sep
 
@@ -30,9 +33,20 @@ def warn_of_setting(sentence: str) -> None:
     """Warn about a setting that has no effect, or not the effect that it names.
 
     The warning names the line of the program that calls this package, so Python shows it once for
-    each such line.
+    each such line. After `report_ignored_settings` nothing is shown.
     """
+    if (report := _report.get()) is not None:
+        report(sentence)
+        return
     warnings.warn(sentence, IgnoredOptionWarning, stacklevel=_level_of_caller())
+
+
+def report_ignored_settings(report: Callable[[str], None]) -> None:
+    """Call a function instead of each warning, from now on in this thread or task.
+
+    For a server, in which no line of a program is the reason.
+    """
+    _report.set(report)
 
 
 def _level_of_caller() -> int:

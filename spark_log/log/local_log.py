@@ -168,10 +168,19 @@ class LocalLog:
             for batch in [records] if isinstance(records, pa.RecordBatch) else records:
                 writer.write(batch)
             info = self.appender.append_segment(writer.finish(), expected_end_offset)
-            self._reader.on_appended(info.base_offset, info.last_offset + 1)
+            self.on_appended(info.base_offset, info.last_offset + 1)
             return info
         finally:
             writer.discard()
+
+    def on_appended(self, base_offset: int, end_offset: int) -> None:
+        """Record a segment that this process appended: the next read need not probe for it.
+
+        Args:
+            base_offset: the segment's first offset.
+            end_offset: the offset after its last record.
+        """
+        self._reader.on_appended(base_offset, end_offset)
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the end markers of transactions that the log does not have yet, as one segment.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
+from spark_log.errors import SparkLogError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain import (
     ALL,
@@ -30,11 +31,14 @@ from spark_log.log.read import (
     read_batches,
 )
 from spark_log.log.segment import (
+    BatchAppend,
     LogBatch,
+    LogValidator,
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
     StagedSegment,
+    validated_batch,
 )
 from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import Store
@@ -231,6 +235,44 @@ class PartitionLog:
             segment, expected_end_offset=expected_end_offset, acks=acks
         )
 
+    def append_batches(
+        self, batches: Sequence[BatchAppend], *, compression: str = "none"
+    ) -> list[LogAppendInfo | SparkLogError]:
+        """Append batches of several producers, as one segment by one put if they can share it.
+
+        Each batch is decided alone: one that the log has already gets its first offsets
+        (``is_duplicate``), and one that is fenced, out of order or not accepted by the topic gets
+        its error, and is left out. When the call returns, the batches with offsets are durable on
+        all in-sync replicas, and visible. Batches that do not follow their producer's earlier one
+        of the same call in sequence are appended after it, by another put.
+
+        After any other error the batch may be passed again. Without a producer its records may then
+        be in the log twice, if the error is an `UnknownOutcomeError` or a
+        `NotEnoughReplicasAfterAppendError`.
+
+        Args:
+            batches: the batches, in the order in which they get offsets. They may hold as many
+                records and bytes together as one segment (`MAX_SEGMENT_BYTES`).
+            compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
+                ``producer``.
+
+        Returns:
+            The result of each batch: its offsets, or the error that concerns it. See
+            `append_segment` for the errors.
+        """
+        results: list[LogAppendInfo | SparkLogError | None] = [None] * len(batches)
+        validator = LogValidator(self.config, self.clock)
+        accepted: list[tuple[int, BatchAppend]] = []
+        for index, batch in enumerate(batches):
+            try:
+                accepted.append((index, validated_batch(batch, validator)))
+            except SparkLogError as error:
+                results[index] = error
+        appended = self._appender.append_batches([batch for _, batch in accepted], compression)
+        for (index, _), result in zip(accepted, appended, strict=True):
+            results[index] = result
+        return [result for result in results if result is not None]
+
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the end markers of transactions that the log does not have yet, as one segment.
 
@@ -299,6 +341,19 @@ class PartitionLog:
         if state.is_replicated or self.replica.files.store.is_local:
             view = None
         return self._chain.move_start(offset, view)
+
+    def on_appended(self, base_offset: int, end_offset: int) -> None:
+        """Record a segment that this process appended through another `PartitionLog`.
+
+        The next read at the log's end need not find it by a request. Ignored if the partition has
+        several replicas: reads then use another one than the leader.
+
+        Args:
+            base_offset: the segment's first offset.
+            end_offset: the offset after its last record.
+        """
+        if not self.states.current().is_replicated:
+            self.replica.on_appended(base_offset, end_offset)
 
     def on_log_end(self, end_offset: int) -> None:
         """Record an offset that the log has reached, if the partition has only one replica.

@@ -24,7 +24,6 @@ from spark_log.producer.interceptors import Interceptors
 from spark_log.producer.send import (
     BatchCompleter,
     ClientThrottle,
-    MergeThread,
     PartitionAppender,
     ProducerIdentity,
     ProducerMetrics,
@@ -38,6 +37,7 @@ from spark_log.producer.transaction import (
     Transactions,
 )
 from spark_log.record import ProducerIdAndEpoch
+from spark_log.threads import MergeThread
 from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
 
 _log = logging.getLogger(__name__)

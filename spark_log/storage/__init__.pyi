@@ -27,6 +27,7 @@ from .ranged_file import RangedFile as RangedFile
 from .reserve import with_reserve as with_reserve
 from .root_directories import DELETION_MARKERS as DELETION_MARKERS
 from .root_directories import DELTA_LOG as DELTA_LOG
+from .root_directories import GATEWAYS_DIRECTORY as GATEWAYS_DIRECTORY
 from .root_directories import GROUPS_DIRECTORY as GROUPS_DIRECTORY
 from .root_directories import METADATA_LOG as METADATA_LOG
 from .root_directories import OFFSETS_TABLE as OFFSETS_TABLE

@@ -23,6 +23,9 @@ GROUPS_DIRECTORY: Final = "__consumer_groups"
 TRANSACTIONS_DIRECTORY: Final = "__transaction_state"
 """The logs of transactional ids, and the producer ids that belong to them."""
 
+GATEWAYS_DIRECTORY: Final = "__gateways"
+"""The log of the gateways of the root, and their heartbeats."""
+
 DELETION_MARKERS: Final = "__deleted_topics"
 """A marker for each deleted topic whose files a cleaner has yet to remove."""
 
@@ -44,6 +47,7 @@ ROOT_DIRECTORIES: Final = frozenset(
         OFFSETS_TABLE,
         GROUPS_DIRECTORY,
         TRANSACTIONS_DIRECTORY,
+        GATEWAYS_DIRECTORY,
         DELETION_MARKERS,
         STRAY_REPLICAS,
         WITNESSES,

@@ -26,7 +26,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     NotFoundError,
 )
-from spark_log.metadata import check_is_on_root
+from spark_log.metadata import check_table_requirements
 from spark_log.table.committer import TableCommitter, list_partition
 from spark_log.table.listing import log_files
 from spark_log.table.partition_table import (
@@ -79,7 +79,7 @@ def rebuild_table(
             f"topic {topic.name!r} has table.format=none, so it has no table to rebuild: set "
             f"table.format=delta first"
         )
-    check_is_on_root(topic)
+    check_table_requirements(topic)
     log, time_ms = table.log, table.clock.time_us() // 1000  # wall clock: Delta's history
     directories = partition_directories(topic)
     actions: list[Mapping[str, object]] = [

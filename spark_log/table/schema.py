@@ -67,8 +67,9 @@ def table_metadata(
 
 
 def _field(name: str, kind: object) -> dict[str, object]:
-    # No column is "not null", though the offset never is: Delta's protocol would have to name a
-    # feature for it (invariants), and Spark refuses to read the table without.
+    # No column is "not null", though the offset never is (ADR 44): Delta's protocol would have to
+    # name the feature "invariants" for it, and clients of this protocol would refuse another one.
+    # Statistics say that a file has no null in it.
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 

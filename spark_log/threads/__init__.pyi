@@ -5,6 +5,7 @@ from .daemon_pool import Outcome as Outcome
 from .fan_out import Call as Call
 from .fan_out import FanOut as FanOut
 from .fan_out import Replies as Replies
+from .merge_thread import MergeThread as MergeThread
 from .timed_call import CallExpiredError as CallExpiredError
 from .timed_call import Deadline as Deadline
 from .timed_call import LimitedCall as LimitedCall

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Final
 
+from tests.simulation.batches.replicated import ReplicatedBatchesSimulation
+from tests.simulation.batches.rules import BATCHES_RULES, REPLICATED_BATCHES_RULES
+from tests.simulation.batches.simulation import BatchesSimulation
 from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
 from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
+from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
+from tests.simulation.gateway_groups.simulation import GatewayGroupSimulation
 from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.log.rules import RULES
@@ -75,6 +80,7 @@ def _without_log_lines() -> Iterator[None]:
 SUBJECTS: Final = {
     "log": Subject(LogSimulation, RULES, "records"),
     "groups": Subject(GroupSimulation, GROUP_RULES, "generations"),
+    "gateway-groups": Subject(GatewayGroupSimulation, GATEWAY_GROUP_RULES, "generations"),
     "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
     "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
     "deletion": Subject(DeletionSimulation, DELETION_RULES, "topics"),
@@ -82,12 +88,17 @@ SUBJECTS: Final = {
     "transactions": Subject(TransactionsSimulation, TRANSACTIONS_RULES, "transactions"),
     "replication": Subject(ReplicationSimulation, REPLICATION_RULES, "acknowledged records"),
     "table": Subject(TableSimulation, TABLE_RULES, "versions"),
+    "batches": Subject(BatchesSimulation, BATCHES_RULES, "records"),
+    "replicated-batches": Subject(
+        ReplicatedBatchesSimulation, REPLICATED_BATCHES_RULES, "acknowledged records"
+    ),
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
-"""By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table,
-and a log and a compacted log with Parquet segments."""
+"""By name: a partition's log, a consumer group, a group of Kafka's clients, a compacted log, the
+table of committed offsets, the deletion of topics, a quorum of roots, transactions, a replicated
+partition, a topic's table, group commit in a log and in a replicated partition, and a log and a
+compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

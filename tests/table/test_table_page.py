@@ -72,6 +72,13 @@ def test_it_is_turned_on_verified_and_turned_off(root, location):
     assert "0 differences" in run("spark-log table verify flights")
 
 
+def test_a_command_converts(root):
+    _, run = root
+    run("spark-log configs alter flights --add-config table.format=delta")
+    shown = run(block("docs/table.md", "table convert flights"))
+    assert "20 of 20 offsets (100.0%) are in Parquet files" in shown
+
+
 def test_typed_columns(root, location):
     url, run = root
     run(block("docs/table.md", "table.value.format=json"))

@@ -119,13 +119,14 @@ def _java_home():
     """Return the home of a Java that this Trino runs on, or skip the test."""
     homes = [os.environ.get("TRINO_JAVA_HOME"), os.environ.get("JAVA_HOME")]
     found = shutil.which("java")
-    homes += [found and str(Path(found).resolve().parents[1])]
-    for home in [*filter(None, homes), *sorted(Path("/usr/lib/jvm").glob("*"))]:
-        java = Path(home, "bin/java")
+    if found:
+        homes.append(str(Path(found).resolve().parents[1]))
+    for home in [*(Path(each) for each in homes if each), *sorted(Path("/usr/lib/jvm").glob("*"))]:
+        java = home / "bin/java"
         if not java.exists():
             continue
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
         version = re.search(r'version "(\d+)', said.stderr)
         if version and int(version[1]) >= NEEDED_JAVA:
-            return Path(home)
+            return home
     pytest.skip(f"Trino {VERSION} needs Java {NEEDED_JAVA}: set TRINO_JAVA_HOME")

@@ -99,10 +99,10 @@ class GroupCoordinator:
         self._random = random or Random()
         self._log = self.log_class(cluster.store, group_id, self._clock, log_config)
         self._log.on_lost_race = self._give_way
-        self._heartbeats = Heartbeats(cluster.store, group_id, cluster.suppressed)
+        self._heartbeats = Heartbeats.of_group(cluster.store, group_id, cluster.suppressed)
         self._requests = JoinRequests(self._heartbeats)
         self._own_heartbeats = HeartbeatWriter(
-            self._heartbeats, group_id, self._clock, heartbeat_interval_ms
+            self._heartbeats, f"group {group_id}", self._clock, heartbeat_interval_ms
         )
         self._watch = HeartbeatWatch(
             self._heartbeats,

@@ -36,8 +36,23 @@ class Heartbeats:
     """Reads and writes the counters of members. Safe to use from any thread."""
 
     def __init__(
-        self, store: Store, group_id: str, suppressed: SuppressedErrors = IN_PROCESS
+        self, store: Store, directory: str, suppressed: SuppressedErrors = IN_PROCESS
     ) -> None:
+        """Return the heartbeats in a directory; nothing is read yet.
+
+        Args:
+            store: the store of the root.
+            directory: the directory of the counters, relative to the root.
+            suppressed: the counts of failures that do not stop a caller.
+        """
+        self.store = store
+        self.suppressed = suppressed
+        self.directory = directory
+
+    @classmethod
+    def of_group(
+        cls, store: Store, group_id: str, suppressed: SuppressedErrors = IN_PROCESS
+    ) -> Heartbeats:
         """Return the heartbeats of a group; nothing is read yet.
 
         Args:
@@ -45,9 +60,7 @@ class Heartbeats:
             group_id: the group's id.
             suppressed: the counts of failures that do not stop a caller.
         """
-        self.store = store
-        self.suppressed = suppressed
-        self.directory = f"{GroupLog.directory_of(group_id)}/members"
+        return cls(store, f"{GroupLog.directory_of(group_id)}/members", suppressed)
 
     def beat(self, member_id: str, count: int, join: Mapping[str, Any] | None = None) -> None:
         """Write a member's counter.
@@ -152,13 +165,13 @@ class HeartbeatWriter:
     """
 
     def __init__(
-        self, heartbeats: Heartbeats, group_id: str, clock: Clock, interval_ms: float
+        self, heartbeats: Heartbeats, owner: str, clock: Clock, interval_ms: float
     ) -> None:
         """Return the writer of a member that has not joined yet.
 
         Args:
             heartbeats: the heartbeats of the group.
-            group_id: the group's id, for log lines.
+            owner: the group of the member, or what else it belongs to, for log lines.
             clock: the clock whose monotonic time decides when a heartbeat is due.
             interval_ms: ``heartbeat.interval.ms``.
         """
@@ -166,7 +179,7 @@ class HeartbeatWriter:
         self.due_ms = -math.inf
         self.counts = HeartbeatCounts()
         self._heartbeats = heartbeats
-        self._group_id = group_id
+        self._owner = owner
         self._clock = clock
         self._count = 0
         self._is_failing = False
@@ -202,7 +215,7 @@ class HeartbeatWriter:
             self._heartbeats.beat(member_id, self._count)
         except StorageError as error:
             level = logging.DEBUG if self._is_failing else logging.WARNING
-            _log.log(level, "group %s: a heartbeat failed, retrying: %s", self._group_id, error)
+            _log.log(level, "%s: a heartbeat failed, retrying: %s", self._owner, error)
             self._is_failing = True
             self.due_ms = now_ms + self.interval_ms / _RETRIES_PER_INTERVAL
         else:

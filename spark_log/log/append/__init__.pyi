@@ -1,3 +1,4 @@
+from .appender import AppendedBatches as AppendedBatches
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
 from .follower_appender import CopiedSegment as CopiedSegment

@@ -8,22 +8,36 @@ A5).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
 from spark_log.config import TopicConfig
-from spark_log.errors import AlreadyExistsError, StorageError, UnknownOutcomeError
-from spark_log.log.append.appender_state import AppenderState, ControlRecordInLogError
+from spark_log.errors import (
+    AlreadyExistsError,
+    SparkLogError,
+    StorageError,
+    UnknownOutcomeError,
+)
+from spark_log.log.append.appender_state import (
+    AppenderState,
+    BatchesDecidedError,
+    ControlRecordInLogError,
+)
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.append.merge_task import MergeExecutor
 from spark_log.log.append.unsettled_puts import UnsettledPuts
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
-from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.log.segment import (
+    BatchAppend,
+    SegmentReader,
+    StagedSegment,
+    consecutive_batches,
+)
 from spark_log.log.snapshot import Snapshots
-from spark_log.record import EndTransactionMarker
+from spark_log.record import NO_TIMESTAMP, BatchHeader, EndTransactionMarker
 
 _log = logging.getLogger(__name__)
 
@@ -40,11 +54,28 @@ class LogAppendInfo:
         last_offset: offset of its last record.
         is_duplicate: whether an earlier try put it. An idempotent append may then be in another
             file than its segment's, with an id and times of its own.
+        append_time_us: the timestamp of all records, microseconds since the epoch, if the topic has
+            ``LogAppendTime`` and `PartitionLog.append_batches` put them; else -1.
     """
 
     base_offset: int
     last_offset: int
     is_duplicate: bool = field(default=False, compare=False)
+    append_time_us: int = field(default=NO_TIMESTAMP, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatches:
+    """The result of an append of several producers' batches.
+
+    Attributes:
+        results: the result of each batch: its offsets; or the error that refused it; or None if it
+            waits for another append, because it does not follow its producer's batch of this one.
+        put: the segment that was put, and its offsets; None if none had to be put.
+    """
+
+    results: Sequence[LogAppendInfo | SparkLogError | None]
+    put: tuple[StagedSegment, LogAppendInfo] | None = None
 
 
 class PutOutcome(Enum):
@@ -252,6 +283,89 @@ class Appender:
             self._make_durable()  # another process may have put them, and died before it synced
             return None
 
+    def append_batches(
+        self,
+        batches: Sequence[BatchAppend],
+        stage: Callable[[Sequence[BatchAppend]], StagedSegment],
+        *,
+        is_epoch_certain: bool = False,
+    ) -> AppendedBatches:
+        """Append batches of several producers as one segment, by one put.
+
+        Each batch is decided alone, by the producer state of all records before the put. A batch
+        that is in the log gets the offsets that it has there, and a batch that may not be appended
+        gets its error. Then a segment of the other batches is staged and put. If other processes
+        append some of them meanwhile, those are left out of a further segment.
+
+        The segment that was put before is then in the log below its end, or never will be: batches
+        are decided differently only after the log's end has moved. So the bytes of a batch are not
+        put in two segments.
+
+        Args:
+            batches: the batches, in the order in which they get offsets.
+            stage: makes a segment of some of the batches. The caller discards the segments.
+            is_epoch_certain: see `append_segment`.
+
+        Returns:
+            The results. Batches that wait are passed to another call (`consecutive_batches`).
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the batches that are not decided
+                are in the log. No batch is decided for the caller.
+            FencedLeaderEpochError, UnknownLeaderEpochError: See `append_segment`.
+            CorruptRecordError: the end of the log is damaged; nothing was appended.
+            StorageError: nothing was appended.
+        """
+        results: list[LogAppendInfo | SparkLogError | None] = [None] * len(batches)
+        with self._unsettled_puts() as puts:
+            while chosen := consecutive_batches(batches, _waiting(results)):
+                segment = stage([batches[index] for index in chosen])
+                try:
+                    info = self._append(segment, None, puts, is_epoch_certain=is_epoch_certain)
+                except BatchesDecidedError as error:
+                    self._on_decided(batches, chosen, error.decisions, results)
+                    continue
+                base_offset = info.base_offset
+                for index, header in zip(chosen, segment.headers, strict=True):
+                    results[index] = LogAppendInfo(
+                        base_offset + header.base_offset_delta,
+                        base_offset + header.last_offset_delta,
+                        info.is_duplicate,
+                        _append_time_us(header),
+                    )
+                return AppendedBatches(results, (segment, info))
+        return AppendedBatches(results)
+
+    def _on_decided(
+        self,
+        batches: Sequence[BatchAppend],
+        chosen: Sequence[int],
+        decisions: Mapping[int, int | SparkLogError],
+        results: list[LogAppendInfo | SparkLogError | None],
+    ) -> None:
+        """Record the results of batches that are in the log already, or are refused.
+
+        Raises:
+            UnknownOutcomeError: a batch is in the log, but could not be made durable.
+        """
+        found = [decided for decided in decisions.values() if isinstance(decided, int)]
+        if found:
+            self._make_found_durable(min(found))
+        for number, decided in decisions.items():
+            index = chosen[number]
+            if isinstance(decided, int):
+                last_offset = decided + batches[index].record_count - 1
+                results[index] = LogAppendInfo(decided, last_offset, is_duplicate=True)
+            else:
+                results[index] = decided
+        _log.debug(
+            "%s: %d of %d batches of an append are in the log or refused: %s",
+            self._directory.path,
+            len(decisions),
+            len(chosen),
+            decisions,
+        )
+
     def find_again(self, segment: StagedSegment, base_offset: int) -> int | None:
         """List the log, and return the offset of a segment that this appender has put before.
 
@@ -261,7 +375,8 @@ class Appender:
 
         Returns:
             The segment's offset; None if it is not in the log, because its name was covered by a
-            rewritten segment.
+            rewritten segment. None also if it has the batches of several producers, and the
+            producer state shows each of them: `append_batches` then decides them again.
 
         Raises:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
@@ -448,6 +563,16 @@ class Appender:
         Raises:
             UnknownOutcomeError: the segment is in the log, but a power cut may remove it.
         """
+        self._make_found_durable(base_offset)
+        _log.debug("%s: offset %d has this append already", self._directory.path, base_offset)
+        return _append_info(segment, base_offset, is_duplicate=True)
+
+    def _make_found_durable(self, base_offset: int) -> None:
+        """Make records durable that an earlier try, perhaps of another process, has put.
+
+        Raises:
+            UnknownOutcomeError: they are in the log, but a power cut may remove them.
+        """
         try:
             self._make_durable()
         except StorageError as error:
@@ -457,8 +582,6 @@ class Appender:
                 path=self._directory.path,
                 is_visible=True,
             ) from error
-        _log.debug("%s: offset %d has this append already", self._directory.path, base_offset)
-        return _append_info(segment, base_offset, is_duplicate=True)
 
     def _make_durable(self) -> None:
         """Sync the directory entries. The files were synced before they got their names."""
@@ -470,3 +593,12 @@ def _append_info(
     segment: StagedSegment, base_offset: int, *, is_duplicate: bool = False
 ) -> LogAppendInfo:
     return LogAppendInfo(base_offset, base_offset + segment.record_count - 1, is_duplicate)
+
+
+def _waiting(results: Sequence[object]) -> Iterator[int]:
+    """Yield the indexes of batches without a result."""
+    return (index for index, result in enumerate(results) if result is None)
+
+
+def _append_time_us(header: BatchHeader) -> int:
+    return header.max_timestamp_us if header.timestamp_type else NO_TIMESTAMP

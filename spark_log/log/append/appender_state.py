@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     FencedLeaderEpochError,
+    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
     NotFoundError,
     OutOfOrderSequenceError,
+    SparkLogError,
     UnknownLeaderEpochError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
@@ -22,14 +24,30 @@ from spark_log.log.files import SegmentName
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
 from spark_log.log.snapshot import Snapshots
-from spark_log.record import EndTransactionMarker
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import is_listing_valid
 
 _log = logging.getLogger(__name__)
 
+_OFTEN_SHORT_OF = (OutOfOrderSequenceError, InvalidTxnStateError)
+"""Refusals that may only mean that the known state is short of what other processes appended."""
+
 
 class ControlRecordInLogError(Exception):
     """A marker of the segment to append, or the barrier that it is, is in the log already."""
+
+
+class BatchesDecidedError(Exception):
+    """Batches of the segment to append are in the log already, or may not be put.
+
+    Attributes:
+        decisions: by index of a batch in the segment: its offset in the log, or the error that
+            refuses it.
+    """
+
+    def __init__(self, decisions: Mapping[int, int | SparkLogError]) -> None:
+        super().__init__(decisions)
+        self.decisions = decisions
 
 
 class AppenderState:
@@ -115,6 +133,7 @@ class AppenderState:
                 InvalidTxnStateError, FencedLeaderEpochError, UnknownLeaderEpochError: the segment
                 may not be put.
             ControlRecordInLogError: the segment has a marker, or is a barrier, that is in the log.
+            BatchesDecidedError: the segment has a batch that is in the log, or that may not be put.
         """
         if segment.needs_producers and (self._producers is None or self._producers.is_overgrown):
             self.observe(segment)
@@ -125,6 +144,9 @@ class AppenderState:
             if len(self.missing_markers(segment.markers)) < len(segment.markers):
                 raise ControlRecordInLogError
             return None
+        if segment.producers:
+            self._check_batches(segment, is_epoch_certain=is_epoch_certain)
+            return None
         duplicate = self.duplicate_offset(segment)
         if duplicate is not None:
             return duplicate
@@ -134,11 +156,18 @@ class AppenderState:
             if segment.producer is None and (expected_end_offset or 0) < self.log_end_offset:
                 raise  # the log's end never goes back
             # Other processes may have appended the segments that it follows.
-            self.observe(segment)
+            self._observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
             duplicate = self.duplicate_offset(segment)
             if duplicate is None:
                 self._check_order(segment, expected_end_offset)
         return duplicate
+
+    def _observe_in_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
+        """List the log, and check again that it has no newer leader epoch than the segment."""
+        self.observe(segment)
+        if self._has_leader_epochs:
+            self.load_leader_epoch(segment)
+            self._check_leader_epoch(segment, is_epoch_certain=is_epoch_certain)
 
     def end_offset_in(self, leader_epoch: int) -> int:
         """Return the last known log end offset; 0 if it is not known.
@@ -206,6 +235,58 @@ class AppenderState:
         assert segment.producer is not None
         return self._producers.is_fenced(segment.producer)
 
+    def needs_search(self, segment: StagedSegment) -> bool:
+        """Return whether only the log itself shows if a segment of several producers is in it.
+
+        The producer state shows nothing of a batch without a producer, nor of one whose producer
+        was fenced since.
+        """
+        producers = self._producers
+        return any(
+            producer is None or (producers is not None and producers.is_fenced(producer))
+            for producer in segment.producers
+        )
+
+    def _check_batches(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
+        """Check each batch of a segment of several producers.
+
+        Raises:
+            BatchesDecidedError: a batch is in the log, or may not be put.
+            FencedLeaderEpochError, UnknownLeaderEpochError: See `check`.
+        """
+        decisions = self._decisions(segment)
+        if any(isinstance(each, _OFTEN_SHORT_OF) for each in decisions.values()):
+            # Other processes may have appended the segments that the batch follows.
+            self._observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
+            decisions = self._decisions(segment)
+        if decisions:
+            raise BatchesDecidedError(decisions)
+
+    def _decisions(self, segment: StagedSegment) -> dict[int, int | SparkLogError]:
+        """Return what is decided of batches that may not be put: they are in the log, or refused.
+
+        Of one producer the first batch is decided. The ones after it follow it in sequence
+        (`consecutive_batches`): they may be put if it may, and otherwise are decided after it.
+        """
+        decisions: dict[int, int | SparkLogError] = {}
+        decided: set[int] = set()
+        for index, (producer, header) in enumerate(
+            zip(segment.producers, segment.headers, strict=True)
+        ):
+            if producer is None or producer.producer_id in decided:
+                continue
+            decided.add(producer.producer_id)
+            assert self._producers is not None
+            offset = self._producers.find(producer, header.record_count)
+            if offset is not None:
+                decisions[index] = offset
+                continue
+            try:
+                self._check_append(producer)
+            except (OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError) as no:
+                decisions[index] = no
+        return decisions
+
     def missing_markers(
         self, markers: Sequence[EndTransactionMarker]
     ) -> tuple[EndTransactionMarker, ...]:
@@ -223,11 +304,13 @@ class AppenderState:
             InvalidTxnStateError: the producer's transaction is open, and the append does not belong
                 to it.
         """
-        if segment.producer is None:
-            return
+        if segment.producer is not None:
+            self._check_append(segment.producer)
+
+    def _check_append(self, producer: ProducerAppend) -> None:
         assert self._producers is not None
         self._producers.check(
-            segment.producer,
+            producer,
             now_us=self._storage_us,  # not this machine's clock, which may be days ahead
             expiration_ms=self._config.producer_id_expiration_ms,
             where=self._directory.path,

@@ -11,7 +11,13 @@ from pyarrow import ipc
 from spark_log.config import TopicConfig
 from spark_log.errors import LogTruncatedError, NotFoundError, SparkLogError
 from spark_log.log.directory import PartitionDirectory
-from spark_log.log.segment import LogValidator, SegmentWriter, StagedCopies, StagedSegment
+from spark_log.log.segment import (
+    BatchAppend,
+    LogValidator,
+    SegmentWriter,
+    StagedCopies,
+    StagedSegment,
+)
 from spark_log.record import (
     METADATA_KEY,
     BatchHeader,
@@ -92,6 +98,29 @@ class SegmentStager:
         return _staged(
             self._writer(compression, producer, leader_epoch=leader_epoch, copies=copies), write
         )
+
+    def stage_batches(
+        self,
+        batches: Sequence[BatchAppend],
+        compression: str,
+        leader_epoch: int,
+        copies: StagedCopies | None = None,
+    ) -> StagedSegment:
+        """Return a staged segment of the batches of several producers.
+
+        Args:
+            batches: batches that have been validated (`validated_batch`).
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            leader_epoch: the leader epoch in the batch headers.
+            copies: the segment's copies on the roots of followers, made while it is staged; None
+                makes none.
+
+        Raises:
+            LogTruncatedError: the directory was removed.
+            StorageError: the segment cannot be staged.
+        """
+        writer = self.segment_writer(compression, leader_epoch=leader_epoch, copies=copies)
+        return _staged(writer, lambda writer: writer.write_batches(batches))
 
     def stage_markers(
         self, markers: Sequence[EndTransactionMarker], leader_epoch: int

@@ -124,19 +124,24 @@ class UnsettledPuts:
             segment: the segment that was put.
 
         Returns:
-            The segment's offset; None if it is not in the log. None also for markers and barriers,
-            wherever they are: the log is listed, and `AppenderState.check` then finds them in it.
+            The segment's offset; None if it is not in the log. None also for markers, barriers and
+            batches that the producer state shows, wherever they are: the log is listed, and
+            `AppenderState.check` then finds them in it.
 
         Raises:
-            UnknownOutcomeError: the segment has no producer, or its producer was fenced since; and
-                the live segment at one of the offsets was merged or deleted.
+            UnknownOutcomeError: the segment, or a batch of it, has no producer, or its producer was
+                fenced since; and the live segment at one of the offsets was merged or deleted.
             CorruptRecordError: the end of the log is damaged.
             StorageError: the storage does not answer.
         """
         if _is_found_by_check(segment):
             self._state.observe(segment)
             return None
-        if segment.producer is not None:
+        if segment.producers:
+            self._state.observe(segment)
+            if not self._state.needs_search(segment):
+                return None
+        elif segment.producer is not None:
             self._state.observe(segment)
             offset = self._state.duplicate_offset(segment)
             if offset is not None or not self._state.is_fenced(segment):

@@ -8,7 +8,7 @@ from functools import partial
 
 from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError
-from spark_log.log.append import LogAppendInfo
+from spark_log.log.append import AppendedBatches, LogAppendInfo
 from spark_log.log.chain.failover import MAX_CHANGES, Failover, unknown_outcome
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_chain import ALL, ReplicaChain
@@ -19,7 +19,7 @@ from spark_log.log.chain.replica_failure import (
     is_replicas_fault,
 )
 from spark_log.log.local_log import LocalLog
-from spark_log.log.segment import SegmentWriter, StagedSegment
+from spark_log.log.segment import BatchAppend, SegmentWriter, StagedSegment
 from spark_log.record import EndTransactionMarker, ProducerAppend
 
 
@@ -141,10 +141,7 @@ class ReplicatedAppender:
                 latest, expected_end_offset, is_epoch_certain=is_certain
             )
             put_to = leader.files.url, info
-            is_last = info.last_offset + 1 == leader.appender.log_end_offset
-            if len(state.chain) > 1 and is_last and not info.is_duplicate:
-                with suppress(StorageError):  # it was put, and followers copy the leader's file
-                    self._followers.on_put(latest, info.base_offset)
+            self._remember_put(leader, state, latest, info)
             return info
 
         try:
@@ -154,6 +151,22 @@ class ReplicatedAppender:
                 self._followers.forget_put()
             for copy in staged[1:]:
                 copy.discard()
+
+    def _remember_put(
+        self, leader: LocalLog, state: PartitionState, segment: StagedSegment, info: LogAppendInfo
+    ) -> None:
+        """Let followers copy a segment from memory, if it was put at the end of the leader's log.
+
+        Args:
+            leader: the leader's replica.
+            state: the state that the segment was put under.
+            segment: the segment.
+            info: the segment's offsets.
+        """
+        is_last = info.last_offset + 1 == leader.appender.log_end_offset
+        if len(state.chain) > 1 and is_last and not info.is_duplicate:
+            with suppress(StorageError):  # it was put, and followers copy the leader's file
+                self._followers.on_put(segment, info.base_offset)
 
     def _find_again(
         self, leader: LocalLog, segment: StagedSegment, url: str, info: LogAppendInfo
@@ -183,6 +196,90 @@ class ReplicatedAppender:
         if offset is None:
             return None
         return LogAppendInfo(offset, offset + segment.record_count - 1, is_duplicate=True)
+
+    def append_batches(
+        self, batches: Sequence[BatchAppend], compression: str
+    ) -> list[LogAppendInfo | SparkLogError]:
+        """Append batches of several producers on all in-sync replicas, by one put if they can.
+
+        Args:
+            batches: batches that have been validated (`validated_batch`).
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+
+        Returns:
+            The result of each batch: its offsets, or the error that concerns it.
+        """
+        results: list[LogAppendInfo | SparkLogError | None] = [None] * len(batches)
+        while waiting := [index for index, result in enumerate(results) if result is None]:
+            try:
+                decided = self._append_together([batches[each] for each in waiting], compression)
+            except SparkLogError as error:
+                decided = [error] * len(waiting)
+            for index, result in zip(waiting, decided, strict=True):
+                results[index] = result
+        return [result for result in results if result is not None]
+
+    def _append_together(
+        self, batches: Sequence[BatchAppend], compression: str
+    ) -> Sequence[LogAppendInfo | SparkLogError | None]:
+        """Append those batches that one segment may hold; the results of the others are None.
+
+        Raises:
+            SparkLogError: See `ReplicaChain.append` and `Appender.append_batches`.
+        """
+        staged: list[StagedSegment] = []
+        put_to: tuple[str, AppendedBatches] | None = None
+
+        def put(leader: LocalLog, state: PartitionState, is_certain: bool) -> AppendedBatches:
+            nonlocal put_to
+            self._followers.forget_put()
+            if put_to is not None and self._finds_batches_again(leader, *put_to):
+                return put_to[1]
+
+            def stage(chosen: Sequence[BatchAppend]) -> StagedSegment:
+                copies = self._followers.staged_copies(state, sync=self._config.flush_on_append)
+                epoch = state.leader_epoch
+                staged.append(leader.stager.stage_batches(chosen, compression, epoch, copies))
+                return staged[-1]
+
+            appended = leader.appender.append_batches(batches, stage, is_epoch_certain=is_certain)
+            if appended.put is not None:
+                put_to = leader.files.url, appended
+                self._remember_put(leader, state, *appended.put)
+            return appended
+
+        is_repeatable = all(batch.producer is not None for batch in batches)
+        try:
+            return self._chain.append(put, repeatable=is_repeatable).results
+        finally:
+            self._followers.forget_put()
+            for segment in staged:
+                segment.discard()
+
+    def _finds_batches_again(self, leader: LocalLog, url: str, appended: AppendedBatches) -> bool:
+        """Return whether the leader's log has a segment that was put in an earlier leader epoch.
+
+        Args:
+            leader: the leader's replica in the present epoch.
+            url: the URL of the log that the segment was put into.
+            appended: the result of the put.
+
+        Returns:
+            False if each batch of the segment is to be decided, and perhaps put, again.
+
+        Raises:
+            UnknownOutcomeError: it could not be determined whether the leader's log has the
+                segment; or another log may have it, and a batch of it has no producer.
+        """
+        assert appended.put is not None
+        segment, info = appended.put
+        if url == leader.files.url:
+            found = leader.appender.find_again(segment, info.base_offset)
+            if found is not None:
+                return True
+        if None in segment.producers:
+            raise unknown_outcome(self._name, "it is not in the log of the leader that it was for")
+        return False
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append the markers at the end of transactions, on all in-sync replicas.

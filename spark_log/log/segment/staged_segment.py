@@ -26,7 +26,11 @@ class StagedSegment:
         record_count: number of records, which is the number of offsets that the segment will take.
         last_header: header of the segment's last batch.
         producer: the producer of an idempotent append; None for another append.
+        producers: the producer of each of `headers`, if the segment has the batches of several
+            producers, of which any may be None; empty for another segment.
         markers: the transaction markers of a segment of markers; empty for another segment.
+        needs_producers: whether the producer state of the log before it decides whether it may be
+            appended.
         min_timestamp_us: smallest timestamp of the records, microseconds since the epoch.
         max_timestamp_us: largest timestamp of the records, microseconds since the epoch.
         copies: the copies that are staged on the roots of followers.
@@ -38,11 +42,12 @@ class StagedSegment:
         append_id: str,
         record_count: int,
         last_header: BatchHeader,
-        control_headers: Sequence[BatchHeader],
+        headers: Sequence[BatchHeader],
         index_bytes: bytes,
         time_index_bytes: bytes,
         *,
         producer: ProducerAppend | None,
+        producers: Sequence[ProducerAppend | None] = (),
         min_timestamp_us: int,
         max_timestamp_us: int,
         staged_for: str,
@@ -52,6 +57,7 @@ class StagedSegment:
         self.staged_for = staged_for
         self.compression = compression
         self.producer = producer
+        self.producers = tuple(producers)
         self.min_timestamp_us = min_timestamp_us
         self.max_timestamp_us = max_timestamp_us
         self.staged = staged
@@ -60,9 +66,10 @@ class StagedSegment:
         self.append_id = append_id
         self.record_count = record_count
         self.last_header = last_header
-        self._control_headers = tuple(control_headers)
-        markers = map(EndTransactionMarker.of_header, control_headers)
+        self._headers = tuple(headers)
+        markers = () if producers else map(EndTransactionMarker.of_header, headers)
         self.markers = tuple(marker for marker in markers if marker is not None)
+        self.needs_producers = producer is not None or bool(self.markers) or any(self.producers)
         self._data: pa.Buffer | None = None
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
 
@@ -88,9 +95,13 @@ class StagedSegment:
 
     @lazy
     def headers(self) -> tuple[BatchHeader, ...]:
-        """The batch headers for the producer state: one for all records; all of markers."""
-        if self._control_headers:
-            return self._control_headers
+        """The batch headers for the producer state.
+
+        All headers of a segment of markers, and of one with batches of several producers; else one
+        header for all records.
+        """
+        if self._headers:
+            return self._headers
         header = replace(
             self.last_header,
             base_offset_delta=0,
@@ -110,11 +121,6 @@ class StagedSegment:
     def is_barrier(self) -> bool:
         """Whether it is the barrier at the beginning of a leader epoch (protocol R4)."""
         return self.last_header.is_control and not self.last_header.is_transactional
-
-    @property
-    def needs_producers(self) -> bool:
-        """Whether the producer state of the log before it decides whether it may be appended."""
-        return self.producer is not None or bool(self.markers)
 
     def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of the index files. A small segment has none."""

@@ -14,6 +14,7 @@ from spark_log.errors import (
     UnsupportedCompressionTypeError,
 )
 from spark_log.log.files import SegmentName
+from spark_log.log.segment.batch_append import BatchAppend
 from spark_log.log.segment.indexes import DEFAULT_INTERVAL_BYTES, IndexBuilder
 from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.log.segment.staged_segment import StagedSegment
@@ -46,6 +47,10 @@ MAX_SEGMENT_BYTES = 2**32 - 1
 
 MAX_SEGMENT_RECORDS = 2**31 - 1
 """Maximum number of records: offset deltas in a batch header are 32 bits, signed."""
+
+
+_ARROW_BATCH_BYTES = 1_048_576
+"""Size from which the batches of several producers are not joined to a larger Arrow batch."""
 
 
 class SegmentWriter:
@@ -129,7 +134,8 @@ class SegmentWriter:
         self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
         self._last_header: BatchHeader | None = None
-        self._control_headers: tuple[BatchHeader, ...] = ()
+        self._headers: tuple[BatchHeader, ...] = ()
+        self._producers: tuple[ProducerAppend | None, ...] = ()
 
     @property
     def record_count(self) -> int:
@@ -154,46 +160,45 @@ class SegmentWriter:
             RecordTooLargeError, InvalidTimestampError: the topic does not accept a record.
             StorageFullError: no part of the segment will be visible.
         """
-        if not records.num_rows or not records.schema.equals(RECORD_SCHEMA):
-            raise InvalidRecordError(
-                f"a record batch needs rows and the columns {RECORD_SCHEMA.to_string()}; "
-                f"got {records.num_rows} rows of {records.schema.to_string()}"
-            )
-        timestamps = records.column("timestamp")
-        if timestamps.null_count:
-            raise InvalidRecordError("a record has no timestamp; every record needs one")
-        headers = records.column("headers")
-        if headers.null_count < len(headers):  # most records have none
-            items = headers.flatten()
-            if items.null_count or items.field(0).null_count:
-                raise InvalidRecordError("a record header has no name; every header needs one")
+        check_records(records)
         if self._validator is not None:
             records = self._validator.validate(records)
             attributes |= self._validator.attributes
-        times_us = times_us_of(records)
-        producer_id, producer_epoch, sequence = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
-        if self._producer is not None:
-            producer_id = self._producer.producer_id
-            producer_epoch = self._producer.producer_epoch
-            sequence = sequence_after(self._producer.base_sequence, self._next_delta)
-            if self._producer.is_transactional:
-                attributes |= BatchHeader.TRANSACTIONAL_BIT
-        header = BatchHeader(
-            base_offset_delta=self._next_delta,
-            last_offset_delta=self._next_delta + records.num_rows - 1,
-            leader_epoch=self._leader_epoch,
-            attributes=attributes,
-            crc32c=0,
-            base_timestamp_us=int(times_us[0]),
-            max_timestamp_us=int(times_us.max()),
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            base_sequence=sequence,
-            record_count=records.num_rows,
-        )
-        header = replace(header, crc32c=batch_crc32c(header, records))
-        self._write(records, [header], int(times_us.min()))
+        written = self._next_delta
+        header, least_us = self._header(records, self._producer, written, written, attributes)
+        self._write(records, [header], least_us)
         return header
+
+    def write_batches(self, batches: Sequence[BatchAppend]) -> None:
+        """Write the batches of several producers. The segment may have nothing else.
+
+        Small batches share an Arrow batch, in which each keeps its own header: a reader of the
+        segment then decodes few Arrow batches, as after a merge.
+
+        Args:
+            batches: batches that have been validated (`validated_batch`), at least one.
+
+        Raises:
+            StorageFullError: no part of the segment will be visible.
+        """
+        attributes = 0 if self._validator is None else self._validator.attributes
+        headers: list[BatchHeader] = []
+        first, least_us, size_bytes, delta = 0, NO_TIMESTAMP, 0, 0
+        for number, batch in enumerate(batches):
+            records, producer = batch.records, batch.producer
+            header, earliest_us = self._header(records, producer, delta, 0, attributes)
+            is_first = number == first
+            least_us = earliest_us if is_first else min(least_us, earliest_us)
+            headers.append(header)
+            delta += records.num_rows
+            size_bytes += records.nbytes
+            if size_bytes >= _ARROW_BATCH_BYTES or number == len(batches) - 1:
+                joined = [each.records for each in batches[first : number + 1]]
+                whole = joined[0] if len(joined) == 1 else pa.concat_batches(joined)
+                self._write(whole, headers[first:], least_us)
+                first, size_bytes = number + 1, 0
+        self._headers = tuple(headers)
+        self._producers = tuple(batch.producer for batch in batches)
 
     def write_markers(self, markers: Sequence[EndTransactionMarker], timestamp_us: int) -> None:
         """Write transaction markers, each as a control batch, in one Arrow batch.
@@ -225,7 +230,7 @@ class SegmentWriter:
             )
             headers.append(replace(header, crc32c=batch_crc32c(header, records.slice(row, 1))))
         self._write(records, headers, timestamp_us)
-        self._control_headers = tuple(headers)
+        self._headers = tuple(headers)
 
     def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
         """Write the barrier of the segment's leader epoch. The segment may have nothing else.
@@ -252,7 +257,7 @@ class SegmentWriter:
         )
         header = replace(header, crc32c=batch_crc32c(header, records))
         self._write(records, [header], timestamp_us)
-        self._control_headers = (header,)
+        self._headers = (header,)
 
     def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
         """Write batches of the log as one Arrow batch that keeps their headers.
@@ -298,9 +303,10 @@ class SegmentWriter:
                 append_id,
                 self._next_delta,
                 self._last_header,
-                self._control_headers,
+                self._headers,
                 *self._indexes.files(append_id),
                 producer=self._producer,
+                producers=self._producers,
                 # A compacted segment may have no records:
                 min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
                 max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
@@ -314,6 +320,37 @@ class SegmentWriter:
         self._staged.discard()
         if self._copies is not None:
             self._copies.discard()
+
+    def _header(
+        self,
+        records: pa.RecordBatch,
+        producer: ProducerAppend | None,
+        base_delta: int,
+        skipped: int,
+        attributes: int,
+    ) -> tuple[BatchHeader, int]:
+        """Return the header of a record batch, and the least timestamp of its records.
+
+        Args:
+            records: the records, as they are written.
+            producer: the producer of an idempotent append, or None.
+            base_delta: the offset delta of the first record.
+            skipped: number of records of this append before these ones.
+            attributes: bits for the header.
+        """
+        times_us, rows = times_us_of(records), records.num_rows
+        producer_id, producer_epoch, sequence = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
+        if producer is not None:
+            producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
+            sequence = sequence_after(producer.base_sequence, skipped)
+            if producer.is_transactional:
+                attributes |= BatchHeader.TRANSACTIONAL_BIT
+        # The fields before and behind the checksum: `replace` would take 400 opcodes more.
+        before = base_delta, base_delta + rows - 1, self._leader_epoch, attributes
+        times = int(times_us[0]), int(times_us.max())
+        behind = *times, producer_id, producer_epoch, sequence, rows
+        crc32c = batch_crc32c(BatchHeader(*before, 0, *behind), records)
+        return BatchHeader(*before, crc32c, *behind), int(times_us.min())
 
     def _write(
         self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
@@ -346,6 +383,43 @@ class SegmentWriter:
             self._min_timestamp_us = least_us
         self._next_delta = last_delta + 1
         self._last_header = headers[-1]
+
+
+def check_records(records: pa.RecordBatch) -> None:
+    """Check that a record batch has rows, the right columns, and no null where none may be.
+
+    Raises:
+        InvalidRecordError: it has not.
+    """
+    if not records.num_rows or not records.schema.equals(RECORD_SCHEMA):
+        raise InvalidRecordError(
+            f"a record batch needs rows and the columns {RECORD_SCHEMA.to_string()}; "
+            f"got {records.num_rows} rows of {records.schema.to_string()}"
+        )
+    timestamps = records.column("timestamp")
+    if timestamps.null_count:
+        raise InvalidRecordError("a record has no timestamp; every record needs one")
+    headers = records.column("headers")
+    if headers.null_count < len(headers):  # most records have none
+        items = headers.flatten()
+        if items.null_count or items.field(0).null_count:
+            raise InvalidRecordError("a record header has no name; every header needs one")
+
+
+def validated_batch(batch: BatchAppend, validator: LogValidator) -> BatchAppend:
+    """Return a batch as it is written by `SegmentWriter.write_batches`.
+
+    Args:
+        batch: the batch of a client.
+        validator: validator of the records by the topic's settings; it sets LogAppendTime.
+
+    Raises:
+        InvalidRecordError, RecordTooLargeError, InvalidTimestampError: the topic does not accept a
+            record.
+    """
+    check_records(batch.records)
+    records = validator.validate(batch.records)
+    return batch if records is batch.records else replace(batch, records=records)
 
 
 def check_rewritten(

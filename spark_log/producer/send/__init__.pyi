@@ -1,6 +1,5 @@
 from .batch_completer import BatchCompleter as BatchCompleter
 from .client_throttle import ClientThrottle as ClientThrottle
-from .merge_thread import MergeThread as MergeThread
 from .partition_appender import PartitionAppender as PartitionAppender
 from .producer_identity import ProducerIdentity as ProducerIdentity
 from .producer_metrics import ProducerMetrics as ProducerMetrics

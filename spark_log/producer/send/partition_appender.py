@@ -30,9 +30,9 @@ from spark_log.log import (
 from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
 from spark_log.producer.batch import InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
-from spark_log.producer.send.merge_thread import MergeThread
 from spark_log.producer.send.metadata_lookup import MetadataLookup
 from spark_log.storage import TRANSIENT_ERRNOS
+from spark_log.threads import MergeThread
 
 _log = logging.getLogger(__name__)
 

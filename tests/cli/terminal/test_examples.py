@@ -2,6 +2,7 @@
 
 import glob
 import shlex
+import signal
 import subprocess
 
 import pytest
@@ -18,6 +19,7 @@ from spark_log import (
 from spark_log.cli.commands.submit import JOBS
 from spark_log.cli.lazy_command import loaded
 from spark_log.cli.main import app
+from spark_log.gateway import GatewayServer
 from tests.cli.support import append, begin_transaction
 
 
@@ -83,6 +85,14 @@ def test_every_command_has_examples_of_itself_that_fit_the_screen(name):
 @pytest.fixture(autouse=True)
 def _servers_end_at_once(monkeypatch):
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: self.config.load())
+    start = GatewayServer.start
+
+    async def start_and_end(self, host, port, **options):
+        found = await start(self, host, 0, **options)
+        signal.raise_signal(signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr(GatewayServer, "start", start_and_end)
 
 
 # tests/mirror runs those that need a Kafka cluster.
@@ -96,6 +106,8 @@ def test_an_example_that_is_shown_is_run(line, shell, root):
     if argv[0] == "quorum" and argv[1] != "add":
         for disk in ("disk2", "disk3"):
             assert shell("quorum", "add", disk).status == 0
+    if argv[:1] == ["gateway-users"] and argv[1] != "add":
+        assert shell("gateway-users", "add", "alice", "--file", "users", stdin=b"a").status == 0
     if argv[0] in ("table", "get"):
         make_tables(root, shell)
     outcome = shell(*argv, stdin=stdin)

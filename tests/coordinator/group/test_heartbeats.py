@@ -19,7 +19,7 @@ def store(memory_store):
 
 @pytest.fixture
 def heartbeats(store):
-    return Heartbeats(store, "g")
+    return Heartbeats.of_group(store, "g")
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_many_members_are_read_at_once_where_a_read_is_a_request(memory_store, c
     members = {f"m{number}": TIMEOUT_MS for number in range(32)}
     at_once = threading.Barrier(16)
     store = HookedStore(memory_store, is_mapped=False)
-    heartbeats = Heartbeats(store, "g")
+    heartbeats = Heartbeats.of_group(store, "g")
     for member_id in members:
         heartbeats.beat(member_id, 1)
 

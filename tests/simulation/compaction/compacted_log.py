@@ -117,8 +117,8 @@ class CompactedTruth(TrueLog):
         self._held.pop(path, None)
         super().on_file_deleted(path)
 
-    def _check_sequence(self, headers: list[BatchHeader]) -> int:
-        known_from = super()._check_sequence(headers)
+    def _check_sequence(self, headers: Sequence[BatchHeader], base_offset: int) -> int:
+        known_from = super()._check_sequence(headers, base_offset)
         producer_id = headers[0].producer_id
         # In a compacted log, only the last batch of a producer is certain to exist.
         position = self.producers[producer_id]

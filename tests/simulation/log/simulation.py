@@ -31,15 +31,19 @@ class LogSimulation(Simulation):
     """Writers, readers, mergers and cleaners of one partition's log."""
 
     MAX_STEPS_TO_END: ClassVar[int] = 5000
+    draw_profile = staticmethod(draw_profile)
+    true_log_class: ClassVar[type[TrueLog]] = TrueLog
     world: World
 
     def __init__(self, seed: int, variant: Variant = SOUND) -> None:
         """Return a simulation of the shipped log, or of one without a safety rule."""
-        profile = draw_profile(Random(seed))
+        profile = self.draw_profile(Random(seed))
         super().__init__(seed, profile, profile, profile.steps)
         storage_clock, clock = SimulatedClock(self.scheduler), WallClocks(self.scheduler, seed)
         disk = SimulatedDisk(storage_clock)
-        true_log = TrueLog(disk, storage_clock, profile.expiration_ms, _retention_of(profile))
+        true_log = self.true_log_class(
+            disk, storage_clock, profile.expiration_ms, _retention_of(profile)
+        )
         store_class = RangedSimulatedStore if profile.range_bytes else SimulatedStore
         store = store_class(disk, self.scheduler, true_log, profile)
         self.variant = variant

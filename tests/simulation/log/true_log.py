@@ -7,8 +7,9 @@ result of an actor is checked at once, so that a trace ends at the step that wen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import pyarrow as pa
 
@@ -158,35 +159,46 @@ class TrueLog:
     def _extend(self, path: str, name: SegmentName) -> None:
         reader = SegmentReader(self._disk, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
         headers = [header for _, pair in reader.all_headers() for header in pair]
-        known_from = 0
-        if headers[0].producer_id != NO_PRODUCER_ID:
-            known_from = self._check_sequence(headers)
         if reader.append_id in self._append_ids:
             raise ViolationError(f"what one append put at {len(self.records)} is in the log twice")
         self._append_ids.add(reader.append_id)
-        for record in self.records_in(reader):
-            at = self._values.setdefault(record.value, len(self.records))
-            if known_from <= at < len(self.records):
-                raise ViolationError(
-                    f"{record.value!r} at {len(self.records)} is in the log at {at}"
-                )
-            if record.value in self._refused:
-                raise ViolationError(f"{record.value!r} was refused, and then appended")
-            self.records.append(record)
+        records = iter(self.records_in(reader))
+        for append in self.appends_of(headers):
+            known_from = 0
+            if append[0].producer_id != NO_PRODUCER_ID:
+                known_from = self._check_sequence(append, len(self.records))
+            for record in islice(records, sum(header.record_count for header in append)):
+                self._add(record, known_from)
         self.extents.append(Extent(self.start, len(self.records)))
         self._ends[path] = self.end
 
-    def _check_sequence(self, headers: list[BatchHeader]) -> int:
+    def appends_of(self, headers: Sequence[BatchHeader]) -> Iterator[Sequence[BatchHeader]]:
+        """Yield the headers of each append that a plain segment has: one append."""
+        yield headers
+
+    def _add(self, record: Record, known_from: int) -> None:
+        at = self._values.setdefault(record.value, len(self.records))
+        if known_from <= at < len(self.records):
+            raise ViolationError(f"{record.value!r} at {len(self.records)} is in the log at {at}")
+        if record.value in self._refused:
+            raise ViolationError(f"{record.value!r} was refused, and then appended")
+        self.records.append(record)
+
+    def _check_sequence(self, headers: Sequence[BatchHeader], base_offset: int) -> int:
         """Check the epoch and sequence of an append; return the producer's ``known_from``.
 
         An expired producer may append anything, also records that it appended before.
+
+        Args:
+            headers: the headers of the append's batches.
+            base_offset: the append's first offset.
         """
         first, now_us = headers[0], self._clock.time_us()
         before = self.producers.get(first.producer_id)
         is_same_epoch = before is not None and before.epoch == first.producer_epoch
         known_from = 0 if before is None else before.known_from
         if before is not None and now_us - before.appended_us >= self._expiration_us:
-            known_from, is_same_epoch = self.end, False
+            known_from, is_same_epoch = base_offset, False
         elif before is not None:
             if first.producer_epoch < before.epoch:
                 raise ViolationError(

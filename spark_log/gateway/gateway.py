@@ -1,0 +1,196 @@
+"""`Gateway`: what the handlers of requests share: the opened root, threads, settings."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_log.config import report_ignored_settings
+from spark_log.errors import SparkLogError
+from spark_log.gateway.blocking_pool import BlockingPool
+from spark_log.gateway.groups import GroupCoordinators
+from spark_log.gateway.partitions import Partitions
+from spark_log.gateway.registry import (
+    RegisteredGateway,
+    Registry,
+    RegistryMember,
+    coordinator,
+    leader,
+)
+from spark_log.gateway.transactions import Transactions
+from spark_log.metadata import GROUP_VERSION
+
+if TYPE_CHECKING:
+    from spark_log.admin import Admin
+    from spark_log.cluster import Cluster
+    from spark_log.config import GatewayConfig
+    from spark_log.gateway.request import Api
+    from spark_log.metadata import MetadataImage
+
+_Result = TypeVar("_Result")
+
+_log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """One gateway's view of the root that it serves; for one event loop.
+
+    The event loop never reads or writes the log: everything that blocks goes through
+    `run_blocking`.
+
+    Attributes:
+        config: the gateway's settings.
+        cluster: the opened root.
+        admin: an admin client of the root.
+        apis: the APIs that the server answers, by key.
+        transactions: the transactions of clients.
+        partitions: the partitions that clients write and read.
+        features: the finalized level of each feature of the cluster (KIP-584), for clients.
+        groups: the groups of Kafka's clients that this gateway coordinates.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        admin: Admin,
+        config: GatewayConfig,
+        *,
+        apis: Mapping[int, Api],
+    ) -> None:
+        """Return a gateway; nothing is read yet.
+
+        Args:
+            cluster: the opened root; the caller closes it.
+            admin: an admin client that uses ``cluster``.
+            config: the settings.
+            apis: the APIs that the server answers, by key.
+        """
+        self.config = config
+        self.cluster = cluster
+        self.apis = apis
+        self.features: Mapping[str, int] = {}
+        self.transactions = Transactions(cluster)
+        self.admin = admin
+        self._pool = BlockingPool(
+            config.num_io_threads,
+            name="spark-log-gateway",
+            prepare=lambda: report_ignored_settings(_log_setting),
+        )
+        self.groups = GroupCoordinators(
+            cluster,
+            self.run_blocking,
+            finalize_feature=lambda: self.admin.update_features({GROUP_VERSION.name: 1}),
+        )
+        self._member: RegistryMember | None = None
+        self._ticks: asyncio.Task[None] | None = None
+        self._leaders_of = Registry()
+        self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
+        self.partitions = Partitions(cluster, config, self.run_blocking)
+
+    async def run_blocking(self, call: Callable[..., _Result], *args: Any) -> _Result:
+        """Return the result of a call that reads or writes the log, or raise its error."""
+        return await self._pool.run(call, *args)
+
+    async def image(self) -> MetadataImage:
+        """Return the metadata, at most ``metadata.max.age.ms`` old.
+
+        Raises:
+            StorageError: the root cannot be read.
+        """
+        found = self.cluster.metadata.recent_image(self.config.metadata_max_age_ms)
+        return found if found is not None else await self.run_blocking(self.cluster.image)
+
+    def close(self) -> None:
+        """End the threads."""
+        self.partitions.close()
+        self._pool.close()
+
+    # --- the gateways of the root ----------------------------------------------------------------
+
+    async def join(self, host: str, port: int) -> RegisteredGateway:
+        """Register, and stay registered until `leave`; return this gateway with its id.
+
+        Args:
+            host: the host that clients connect to.
+            port: the port that clients connect to.
+
+        Raises:
+            DuplicateBrokerRegistrationError: ``broker.id`` belongs to another gateway.
+            StorageError: the root cannot be read or written.
+        """
+        self._member = RegistryMember(self.cluster, self.config, host=host, port=port)
+        found = await self.run_blocking(self._member.join)
+        self._ticks = asyncio.get_running_loop().create_task(self._tick())
+        return found
+
+    async def leave(self) -> None:
+        """Leave the registry, so that clients are directed to others."""
+        if self._member is None or self._ticks is None:
+            return
+        self._ticks.cancel()
+        try:
+            await self.run_blocking(self._member.leave)
+        except SparkLogError as error:
+            self.cluster.suppressed.add("gateway leave", self.cluster.root, error)
+
+    async def _tick(self) -> None:
+        assert self._member is not None
+        while True:
+            await asyncio.sleep(self.config.broker_heartbeat_interval_ms / 1000)
+            try:
+                await self.run_blocking(self._member.tick)
+            except SparkLogError as error:
+                self.cluster.suppressed.add("gateway heartbeat", self.cluster.root, error)
+
+    @property
+    def registered(self) -> RegisteredGateway:
+        """This gateway, as clients know it."""
+        assert self._member is not None
+        return self._member.gateway
+
+    @property
+    def gateways(self) -> tuple[RegisteredGateway, ...]:
+        """All gateways that clients can connect to, by id; this one is always among them."""
+        assert self._member is not None
+        found = self._member.registry.gateways
+        own = self.registered
+        if any(each.gateway_id == own.gateway_id for each in found):
+            return found
+        return tuple(sorted((*found, own), key=lambda each: each.gateway_id))
+
+    def leader(self, topic_id: str, partition: int, rack: str = "") -> RegisteredGateway:
+        """Return the gateway that clients of a rack find a partition at.
+
+        Args:
+            topic_id: the topic's id.
+            partition: the partition's number.
+            rack: the clients' rack; empty for none.
+        """
+        assert self._member is not None
+        if self._leaders_of is not self._member.registry:
+            self._leaders_of = self._member.registry
+            self._leaders.clear()
+        active = self._leaders_of.active or (self.registered,)
+        if rack and all(each.rack != rack for each in active):
+            rack = ""
+        key = topic_id, partition, rack
+        found = self._leaders.get(key)
+        if found is None:
+            found = self._leaders[key] = leader(active, *key)
+        return found
+
+    def coordinator(self, kind: str, name: str) -> RegisteredGateway:
+        """Return the gateway that coordinates a group or a transactional id.
+
+        Args:
+            kind: ``group`` or ``transaction``.
+            name: the group's id, or the transactional id.
+        """
+        assert self._member is not None
+        return coordinator(self._member.registry.active or (self.registered,), kind, name)
+
+
+def _log_setting(sentence: str) -> None:
+    _log.debug("a client's setting has no effect: %s", sentence)

@@ -1,0 +1,5 @@
+from .partition import FetchedPartition as FetchedPartition
+from .partition import GatewayPartition as GatewayPartition
+from .partitions import Partitions as Partitions
+from .produced_batch import ProducedBatch as ProducedBatch
+from .produced_batch import ProduceResult as ProduceResult

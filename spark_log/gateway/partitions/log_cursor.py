@@ -1,0 +1,156 @@
+"""A read of one partition's log that continues from fetch to fetch, as Kafka's record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.gateway.record_batches import BatchTarget, control_batch, from_arrow
+from spark_log.log import IsolationLevel, LogBatch, PartitionLog
+from spark_log.record import EndTransactionMarker
+
+PIECE_BYTES = 1_048_576
+"""Approximate size of the batches that large Arrow batches are cut into."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Rows that become one batch.
+
+    Attributes:
+        records: the rows.
+        offsets: the offset of each row.
+        batch: the batch of the log that they are a part of.
+    """
+
+    records: pa.RecordBatch
+    offsets: np.ndarray
+    batch: LogBatch
+
+
+class LogCursor:
+    """Reads on from an offset. For one thread at a time.
+
+    Offsets without a record that a client gets (control batches, aborted batches, records that a
+    compaction removed) lie between two batches, or belong to the range of the batch before them. If
+    an answer would have nothing else, it has a control batch over them, so that every client moves
+    on: kafkajs would not move on by an empty batch.
+
+    Attributes:
+        next_offset: the offset that the next read begins at.
+        isolation_level: ``read_committed`` ends at the last stable offset, and leaves out aborted
+            batches.
+    """
+
+    def __init__(self, log: PartitionLog, offset: int, isolation_level: IsolationLevel) -> None:
+        """Return a cursor; nothing is read yet.
+
+        Args:
+            log: the partition's log, which nobody else uses.
+            offset: the first offset to read.
+            isolation_level: see above.
+        """
+        self.next_offset = offset
+        self.isolation_level = isolation_level
+        self._log = log
+        self._stream: Iterator[tuple[LogBatch | None, int]] | None = None
+        self._batch: LogBatch | None = None
+        self._offsets = np.empty(0, np.int64)
+        self._row = 0
+        self._row_bytes = 1
+        self._following = offset
+
+    def read(self, max_bytes: int) -> list[bytes | bytearray]:
+        """Return the next batches; none at the log's end.
+
+        Args:
+            max_bytes: approximate size of all batches. There is at least one record.
+
+        Raises:
+            OffsetOutOfRangeError: the next offset is not in the log.
+            CorruptRecordError: a segment is damaged.
+            StorageError: the log cannot be read.
+        """
+        begin, size_bytes = self.next_offset, 0
+        parts: list[bytes | bytearray] = []
+        pending: _Piece | None = None
+        while size_bytes < max_bytes:
+            if self._batch is None and not self._next_batch():
+                break
+            if self._batch is None:  # offsets without a record
+                continue
+            rows = self._rows_within(max_bytes - size_bytes)
+            if not rows:
+                if pending is not None:
+                    break
+                rows = 1
+            if pending is not None:
+                parts.append(_encoded(pending, int(pending.offsets[-1])))
+            pending = self._take(rows)
+            size_bytes += rows * self._row_bytes
+        if pending is not None:
+            parts.append(_encoded(pending, self.next_offset - 1))
+        elif self.next_offset > begin:
+            parts.append(_skip(begin, self.next_offset))
+        return parts
+
+    def _next_batch(self) -> bool:
+        """Move to the next batch, or past offsets without a record; return False at the end."""
+        if self._stream is None:
+            self._stream = self._log.stream(self.next_offset, isolation_level=self.isolation_level)
+        found = next(self._stream, None)
+        if found is None:
+            self._stream = None
+            return False
+        batch, following = found
+        if batch is None or batch.is_control or not batch.records.num_rows:
+            self.next_offset = following
+            return True
+        self._batch, self._row, self._following = batch, 0, following
+        self._offsets = batch.offsets()
+        self._row_bytes = max(1, batch.records.nbytes // batch.records.num_rows)
+        return True
+
+    def _rows_within(self, max_bytes: int) -> int:
+        rows = min(max_bytes, PIECE_BYTES) // self._row_bytes
+        return min(rows, len(self._offsets) - self._row)
+
+    def _take(self, rows: int) -> _Piece:
+        batch, row = self._batch, self._row
+        assert batch is not None
+        piece = _Piece(batch.records.slice(row, rows), self._offsets[row : row + rows], batch)
+        self._row += rows
+        if self._row < len(self._offsets):
+            self.next_offset = int(self._offsets[self._row])
+        else:
+            self._batch, self.next_offset = None, self._following
+        return piece
+
+
+def _encoded(piece: _Piece, last_offset: int) -> bytes | bytearray:
+    batch = piece.batch
+    return from_arrow(
+        piece.records,
+        base_offset=int(piece.offsets[0]),
+        target=BatchTarget(batch.leader_epoch, batch.timestamp_type),
+        offsets=piece.offsets,
+        last_offset=last_offset,
+    )
+
+
+def _skip(begin: int, end: int) -> bytearray:
+    """Return a control batch over a range of offsets.
+
+    It is the marker of an aborted transaction that nobody has: no answer of this gateway names an
+    aborted transaction, because the records of all of them are left out.
+    """
+    return control_batch(
+        EndTransactionMarker(0, 0, False),
+        offset=end - 1,
+        timestamp_us=0,
+        leader_epoch=-1,
+        base_offset=begin,
+    )

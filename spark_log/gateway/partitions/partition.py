@@ -1,0 +1,284 @@
+"""`GatewayPartition`: one partition as a gateway knows it: its queue, its end, its readers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_log.errors import OffsetOutOfRangeError
+from spark_log.gateway.partitions.append_queue import AppendQueue
+from spark_log.gateway.partitions.partition_logs import PartitionLogs
+from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
+from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
+from spark_log.log import IsolationLevel, LogView
+
+_log = logging.getLogger(__name__)
+
+RunBlocking = Callable[..., Awaitable[Any]]
+"""Runs a call on a thread of the gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    """The batches that a fetch found in one partition.
+
+    Attributes:
+        parts: Kafka's batches, one after the other.
+        next_offset: the offset after them.
+        log_start_offset: the log start offset.
+        high_watermark: the offset before which records are durable.
+        last_stable_offset: the offset before which transactions are decided; the high watermark for
+            a reader that does not ask.
+    """
+
+    parts: Sequence[bytes | bytearray]
+    next_offset: int
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+class GatewayPartition:
+    """One partition. For one event loop; what blocks runs on the gateway's threads.
+
+    Everything it knows may be lost, and may be older than the log: other processes append, too.
+
+    Attributes:
+        topic: the topic's name.
+        topic_id: the topic's id.
+        partition: the partition's number.
+        logs: the partition's logs.
+        log_start_offset: the last known log start offset.
+        end_offset: the offset that readers can read up to, as far as it is known; -1 before the
+            first listing.
+        changed_ms: monotonic time at which the end moved last.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        topic_id: str,
+        partition: int,
+        logs: PartitionLogs,
+        *,
+        run_blocking: RunBlocking,
+        budget: CacheBudget,
+        clock_ms: Callable[[], float],
+    ) -> None:
+        """Return a partition of which nothing is known yet.
+
+        Args:
+            topic: the topic's name.
+            topic_id: the topic's id.
+            partition: the partition's number.
+            logs: the partition's logs.
+            run_blocking: runs a call on a thread.
+            budget: the memory of all tail caches.
+            clock_ms: returns monotonic time.
+        """
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.logs = logs
+        self.log_start_offset = 0
+        self.end_offset = -1
+        self.changed_ms = clock_ms()
+        self._run_blocking = run_blocking
+        self._clock_ms = clock_ms
+        self._cache = TailCache(budget)
+        self._queue = AppendQueue(self._append)
+        self._waiting: set[asyncio.Event] = set()
+        # The last stable offset, and the log's end that it belongs to.
+        self._stable: tuple[int, int] | None = None
+        self._observing: asyncio.Future[None] | None = None
+        self._may_have_grown = False
+
+    def __repr__(self) -> str:
+        return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
+
+    # --- appends ---------------------------------------------------------------------------------
+
+    def append(self, produced: ProducedBatch) -> asyncio.Future[ProduceResult]:
+        """Add a batch to the queue; return the future of its result."""
+        return self._queue.put(produced)
+
+    def wake_appends(self) -> None:
+        """Append the batches that have become ready."""
+        self._queue.wake()
+
+    async def _append(self, produced: Sequence[ProducedBatch]) -> None:
+        began_ms = self._clock_ms()
+        appended = await self._run_blocking(self.logs.append, produced)
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(
+                "%s-%d: %d batches in one append, end offset %d, %.1f ms",
+                self.topic,
+                self.partition,
+                len(produced),
+                appended.end_offset,
+                self._clock_ms() - began_ms,
+            )
+        end_before = self.end_offset
+        was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
+        for batch in appended.batches:
+            self._cache.add(batch)
+        self._move_end(appended.end_offset)
+        if was_stable and not appended.is_transactional:
+            self._stable = self.end_offset, self.end_offset
+
+    # --- the log's end ---------------------------------------------------------------------------
+
+    def _move_end(self, end_offset: int) -> None:
+        if end_offset > self.end_offset:
+            self.end_offset = end_offset
+            self.on_changed()
+
+    def on_changed(self) -> None:
+        """Wake the fetches that wait for this partition: its end has moved."""
+        self.changed_ms = self._clock_ms()
+        self._wake()
+
+    def _wake(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+    def wait_with(self, event: asyncio.Event) -> None:
+        """Set an event at the next change, until `stop_waiting_with`."""
+        self._waiting.add(event)
+
+    def stop_waiting_with(self, event: asyncio.Event) -> None:
+        """Stop setting an event."""
+        self._waiting.discard(event)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether a fetch waits for this partition."""
+        return bool(self._waiting)
+
+    async def observe(self) -> None:
+        """List the log, to know its start and its end; calls at the same time share one listing."""
+        if self._observing is None:
+            self._observing = asyncio.ensure_future(self._observe())
+            self._observing.add_done_callback(self._on_observed)
+        await asyncio.shield(self._observing)
+
+    async def _observe(self) -> None:
+        self._on_view(await self._run_blocking(self.logs.observe))
+
+    def _on_observed(self, future: asyncio.Future[None]) -> None:
+        self._observing = None
+        if not future.cancelled():
+            future.exception()  # those who wait raise it
+
+    def _on_view(self, view: LogView) -> None:
+        self._may_have_grown = False
+        self.log_start_offset = max(self.log_start_offset, view.log_start_offset)
+        self._cache.drop_before(self.log_start_offset)
+        self._move_end(view.log_end_offset)
+
+    async def refresh_end(self) -> None:
+        """Learn of the appends of others: one request if there are none."""
+        if self.end_offset < 0 or not await self._run_blocking(self.logs.ends_at, self.end_offset):
+            await self.observe()
+
+    def on_grown(self) -> None:
+        """Wake the fetches that wait: the log may not end at `end_offset` any more."""
+        self._may_have_grown = True
+        self._wake()
+
+    @property
+    def _known_stable_offset(self) -> int | None:
+        """The last stable offset, if it is known for the present end."""
+        stable = self._stable
+        return stable[0] if stable is not None and stable[1] == self.end_offset else None
+
+    async def last_stable_offset(self) -> int:
+        """Return the offset before which all transactions are decided."""
+        known = self._known_stable_offset
+        if known is not None:
+            return known
+        view, last_stable_offset = await self._run_blocking(self.logs.last_stable_offset)
+        self._on_view(view)
+        if view.log_end_offset == self.end_offset:
+            self._stable = last_stable_offset, self.end_offset
+        return int(last_stable_offset)
+
+    # --- fetches ---------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation_level: IsolationLevel,
+        *,
+        takes_zstd: bool = True,
+    ) -> FetchedPartition:
+        """Return what can be read from an offset on.
+
+        Args:
+            offset: the first offset.
+            max_bytes: the most bytes, but for the first batch.
+            isolation_level: ``read_committed`` ends at the last stable offset.
+            takes_zstd: whether the client can decompress zstd.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is not in the log.
+            SparkLogError: the log cannot be read.
+        """
+        if self.end_offset < 0:
+            await self.observe()
+        if offset > self.end_offset:
+            await self.refresh_end()
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic}-{self.partition} has offsets {self.log_start_offset} to "
+                f"{self.end_offset}, not {offset}; read from one of them",
+                offset=offset,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.end_offset,
+            )
+        is_committed = isolation_level == "read_committed"
+        limit = self.end_offset if not is_committed else self._known_stable_offset
+        if limit is not None and not self._may_have_grown:
+            if offset >= limit:
+                return self._fetched((), offset, limit)
+            cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
+            if cached:
+                end_offset = cached[-1].end_offset
+                return self._fetched([batch.data for batch in cached], end_offset, limit)
+        return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    async def _fetch_from_log(
+        self, offset: int, max_bytes: int, isolation_level: IsolationLevel
+    ) -> FetchedPartition:
+        """Read the log, which shows the appends of others, and the last stable offset, too."""
+        end_before, is_committed = self.end_offset, isolation_level == "read_committed"
+        try:
+            parts, next_offset = await self._run_blocking(
+                self.logs.read, offset, max_bytes, isolation_level, end_before
+            )
+        except OffsetOutOfRangeError as error:
+            self.log_start_offset = max(self.log_start_offset, error.log_start_offset)
+            raise
+        if next_offset > end_before:
+            self._may_have_grown = False
+        elif self._may_have_grown and not parts:
+            await self.observe()  # an open transaction hides the new end, or the listing is old
+        self._move_end(next_offset)
+        if not is_committed:
+            return self._fetched(parts, next_offset, self.end_offset)
+        if self.end_offset == max(end_before, next_offset) and (
+            not parts or next_offset == self.end_offset
+        ):
+            self._stable = next_offset, self.end_offset
+        return self._fetched(parts, next_offset, next_offset)
+
+    def _fetched(
+        self, parts: Sequence[bytes | bytearray], next_offset: int, limit: int
+    ) -> FetchedPartition:
+        return FetchedPartition(
+            parts, next_offset, self.log_start_offset, self.end_offset, max(limit, next_offset)
+        )

@@ -1,0 +1,153 @@
+"""`Partitions`: all partitions of a gateway, opened when a client first asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from spark_log.cluster import Cluster
+from spark_log.config import GatewayConfig, TopicConfig
+from spark_log.gateway.partitions.client_quotas import ClientQuotas
+from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
+from spark_log.gateway.partitions.partition_logs import PartitionLogs
+from spark_log.gateway.partitions.tail_cache import CacheBudget
+from spark_log.gateway.partitions.tail_watch import TailWatch
+from spark_log.log import ProbeInterval
+from spark_log.metadata import MetadataImage, TopicImage
+from spark_log.threads import MergeThread
+
+
+class Partitions:
+    """The partitions of a gateway, for one event loop.
+
+    Attributes:
+        quotas: the quotas of clients.
+        tail_watch: probes for the appends of others.
+    """
+
+    def __init__(self, cluster: Cluster, config: GatewayConfig, run_blocking: RunBlocking) -> None:
+        """Open nothing yet.
+
+        Args:
+            cluster: the opened root.
+            config: the gateway's settings.
+            run_blocking: runs a call on a thread of the gateway.
+        """
+        self._cluster = cluster
+        self._config = config
+        self._run_blocking = run_blocking
+        self._clock = cluster.clock
+        self._budget = CacheBudget(config.tail_cache_bytes)
+        self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
+        self._refreshing: asyncio.Future[MetadataImage] | None = None
+        self._begun_refreshes = self._ended_refreshes = 0
+        self._in_order = asyncio.Lock()
+        self._waiting = 0
+        self._merges = MergeThread("spark-log-gateway-merges")
+        self.quotas = ClientQuotas()
+        self.tail_watch = TailWatch(
+            run_blocking,
+            self.now_ms,
+            cluster.suppressed,
+            ProbeInterval.of(cluster.store),
+            is_local=cluster.store.is_local,
+        )
+
+    def now_ms(self) -> float:
+        """Return monotonic time in milliseconds."""
+        return self._clock.monotonic_ms()
+
+    def close(self) -> None:
+        """End the probes and the merges; a merge that runs is not waited for."""
+        self.tail_watch.close()
+        self._merges.close(0)
+
+    # --- metadata --------------------------------------------------------------------------------
+
+    @property
+    def known_image(self) -> MetadataImage:
+        """The metadata as they are known, without a request. They are read again beside that."""
+        metadata = self._cluster.metadata
+        if metadata.recent_image(self._config.metadata_max_age_ms) is None:
+            self._refresh()
+        return metadata.known_image()
+
+    async def refresh(self) -> MetadataImage:
+        """Read the metadata. Calls at the same time share it, and return in their order."""
+        return await asyncio.shield(self._refresh())
+
+    def _refresh(self) -> asyncio.Future[MetadataImage]:
+        if self._refreshing is None:
+            self._begun_refreshes += 1
+            self._refreshing = asyncio.ensure_future(self._run_blocking(self._cluster.image))
+            self._refreshing.add_done_callback(self._on_refreshed)
+        return self._refreshing
+
+    def _on_refreshed(self, future: asyncio.Future[MetadataImage]) -> None:
+        self._refreshing = None
+        self._ended_refreshes = self._begun_refreshes
+        if future.cancelled() or future.exception() is not None:
+            return
+        image = future.result()
+        for topic_id, number in [key for key in self._opened if not image.find_by_id(key[0])]:
+            del self._opened[topic_id, number]  # the topic was deleted
+
+    async def image_in_order(self, is_complete: Callable[[MetadataImage], bool]) -> MetadataImage:
+        """Return metadata in which something is found, unless it does not exist.
+
+        Callers return in the order of their calls, also if some of them wait until the metadata are
+        read again: what a caller then does before its first await is done in the order of requests.
+
+        Args:
+            is_complete: whether an image has what the request needs.
+
+        Raises:
+            StorageError: the metadata cannot be read.
+        """
+        image = self.known_image
+        if not self._waiting and is_complete(image):
+            return image
+        needed = self._begun_refreshes + 1
+        self._waiting += 1
+        try:
+            async with self._in_order:
+                image = self.known_image
+                # A refresh that began after this call knows whatever existed then.
+                while not is_complete(image) and self._ended_refreshes < needed:
+                    image = await self.refresh()
+                return image
+        finally:
+            self._waiting -= 1
+
+    # --- partitions ------------------------------------------------------------------------------
+
+    def get(self, topic: TopicImage, partition: int) -> GatewayPartition | None:
+        """Return a partition; None if the topic does not have it."""
+        if partition not in topic.partitions:
+            return None
+        config = topic.config()
+        found = self._opened.get((topic.topic_id, partition))
+        if found is not None and found[0] == config:
+            return found[1]
+        logs = PartitionLogs(
+            partial(self._cluster.partition_log, topic, partition),
+            config,
+            merges=self._merges,
+            max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
+        )
+        if found is not None:  # its settings have changed; batches that wait stay in its queue
+            opened = found[1]
+            opened.logs = logs
+        else:
+            opened = GatewayPartition(
+                topic.name,
+                topic.topic_id,
+                partition,
+                logs,
+                run_blocking=self._run_blocking,
+                budget=self._budget,
+                clock_ms=self.now_ms,
+            )
+        self._opened[topic.topic_id, partition] = config, opened
+        return opened

@@ -1,0 +1,157 @@
+"""A batch in a produce request: what waits for its partition, its conversion, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from spark_log.errors import SparkLogError
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.record_batches import (
+    BatchError,
+    BatchErrorCode,
+    ClientBatch,
+    CompressionType,
+    check_produced,
+    split,
+    to_arrow,
+)
+from spark_log.log import BatchAppend, LogAppendInfo
+from spark_log.record import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerAppend
+
+_CODECS = {
+    CompressionType.GZIP: "zstd",
+    CompressionType.SNAPPY: "lz4",
+    CompressionType.LZ4: "lz4",
+    CompressionType.ZSTD: "zstd",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceResult:
+    """The answer to one batch.
+
+    Attributes:
+        error: Kafka's error code.
+        base_offset: the first record's offset; -1 after an error.
+        append_time_ms: the timestamp that the log gave to all records; -1 if the client's stay.
+        message: a sentence about the error, or None.
+        record_index: the record that is the reason of the error; -1 if it is the whole batch.
+    """
+
+    error: int = ErrorCode.NONE
+    base_offset: int = -1
+    append_time_ms: int = -1
+    message: str | None = None
+    record_index: int = -1
+
+
+@dataclass(slots=True)
+class ProducedBatch:
+    """A batch that waits for its partition, from the field ``records`` of a request.
+
+    Attributes:
+        data: the bytes, which are not checked yet.
+        is_ready: whether it may be appended: its partition was added to its transaction.
+        transactional_id: the id of its transaction; None without one.
+        result: the answer, once it is known.
+        batch: the batch, once its header is checked.
+    """
+
+    data: memoryview
+    is_ready: bool = True
+    transactional_id: str | None = None
+    result: ProduceResult | None = None
+    batch: ClientBatch | None = field(default=None, repr=False)
+
+    def parse(self, max_bytes: int) -> ClientBatch | None:
+        """Return the batch, its header and checksum checked; None if it has a result: an error.
+
+        Args:
+            max_bytes: ``max.message.bytes``: the largest batch, in the client's bytes.
+        """
+        try:
+            if len(self.data) > max_bytes:
+                raise BatchError(
+                    f"the batch has {len(self.data)} bytes, but the topic accepts at most "
+                    f"{max_bytes} (max.message.bytes). Send smaller batches",
+                    BatchErrorCode.MESSAGE_TOO_LARGE,
+                )
+            found = split(self.data, max_batches=1)
+            if not found:
+                raise BatchError(
+                    "the request has no record batch for a partition", BatchErrorCode.INVALID_RECORD
+                )
+            check_produced(found[0])
+            if found[0].is_transactional and self.transactional_id is None:
+                raise BatchError(
+                    "the batch is transactional, but the request has no transactional id",
+                    BatchErrorCode.INVALID_RECORD,
+                )
+            self.batch = found[0]
+        except BatchError as error:
+            self.result = _refused(error)
+        return self.batch
+
+    def finish(self, result: LogAppendInfo | SparkLogError) -> None:
+        """Set the answer from the result of the append."""
+        if isinstance(result, SparkLogError):
+            self.result = ProduceResult(error_code(result), message=str(result))
+            return
+        time_us = result.append_time_us
+        append_time_ms = -1 if time_us == NO_TIMESTAMP else time_us // 1000
+        self.result = ProduceResult(base_offset=result.base_offset, append_time_ms=append_time_ms)
+
+
+def batch_appends(
+    produced: Sequence[ProducedBatch], max_uncompressed_bytes: int
+) -> tuple[list[ProducedBatch], list[BatchAppend]]:
+    """Return the batches that can be converted, and their records; the others get their error.
+
+    All batches are converted at once.
+
+    Args:
+        produced: batches whose headers have been checked.
+        max_uncompressed_bytes: the largest size of all records without their compression.
+    """
+    waiting = list(produced)
+    while waiting:
+        batches = [_batch_of(each) for each in waiting]
+        try:
+            records = to_arrow(batches, max_uncompressed_bytes=max_uncompressed_bytes)
+        except BatchError as error:
+            waiting.pop(error.batch_index).result = _refused(error)
+            continue
+        appends, row = [], 0
+        for batch in batches:
+            appends.append(BatchAppend(records.slice(row, batch.record_count), _producer_of(batch)))
+            row += batch.record_count
+        return waiting, appends
+    return [], []
+
+
+def codec_of(produced: Sequence[ProducedBatch]) -> str:
+    """Return the codec of the log that takes the place of the clients' own."""
+    codecs = {_CODECS.get(CompressionType(_batch_of(each).compression_type)) for each in produced}
+    return next((codec for codec in ("zstd", "lz4") if codec in codecs), "none")
+
+
+def _batch_of(produced: ProducedBatch) -> ClientBatch:
+    assert produced.batch is not None
+    return produced.batch
+
+
+def _producer_of(batch: ClientBatch) -> ProducerAppend | None:
+    if batch.producer_id == NO_PRODUCER_ID:
+        return None
+    return ProducerAppend(
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional
+    )
+
+
+def _refused(error: BatchError) -> ProduceResult:
+    return ProduceResult(error.code, message=error.message, record_index=error.record_index)
+
+
+def _invalid(message: str) -> BatchError:
+    return BatchError(message, BatchErrorCode.INVALID_RECORD)

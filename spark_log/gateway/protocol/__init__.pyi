@@ -1,0 +1,15 @@
+from .codec import API_VERSIONS_KEY as API_VERSIONS_KEY
+from .codec import ApiSchema as ApiSchema
+from .codec import RequestHeader as RequestHeader
+from .codec import api_schemas as api_schemas
+from .codec import decode_header as decode_header
+from .codec import decode_request as decode_request
+from .codec import decode_response as decode_response
+from .codec import encode_request as encode_request
+from .codec import encode_response as encode_response
+from .codec import new_message as new_message
+from .decoder import MAX_ELEMENTS as MAX_ELEMENTS
+from .message import ZERO_UUID as ZERO_UUID
+from .message import MalformedMessageError as MalformedMessageError
+from .message import Message as Message
+from .message import message_class as message_class

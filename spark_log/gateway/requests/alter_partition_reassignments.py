@@ -1,0 +1,48 @@
+"""AlterPartitionReassignments: to other brokers, which are storage roots (KIP-455)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from spark_log.errors import SparkLogError
+from spark_log.gateway.errors import error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.types import TopicPartition
+
+API = Api(45, "AlterPartitionReassignments", 0, 1)
+
+_Response = message_class("AlterPartitionReassignmentsResponse")
+
+
+async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+    """Begin, change or cancel reassignments, each by itself."""
+    return _Response(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=await gateway.run_blocking(_alter_all, gateway, request),
+    )
+
+
+def _alter_all(gateway: Gateway, request: Any) -> list[Any]:
+    return [
+        _Response.ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[_alter(gateway, request, topic.name, each) for each in topic.partitions],
+        )
+        for topic in request.topics
+    ]
+
+
+def _alter(gateway: Gateway, request: Any, topic: str, partition: Any) -> Any:
+    result = _Response.ReassignablePartitionResponse(partition_index=partition.partition_index)
+    call = partial(
+        gateway.admin.alter_partition_reassignments,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
+    try:
+        call({TopicPartition(topic, partition.partition_index): partition.replicas})
+    except SparkLogError as error:
+        result.error_code, result.error_message = error_code(error), str(error)
+    return result

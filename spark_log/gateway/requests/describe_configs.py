@@ -1,0 +1,136 @@
+"""DescribeConfigs: of topics, of the cluster, and of the gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+from spark_log.config import GatewayConfig, TopicConfig, to_text
+from spark_log.errors import SparkLogError
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.config_codes import config_source, config_type
+from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSynonym
+
+API = Api(32, "DescribeConfigs", 1, 4)
+
+_Response = message_class("DescribeConfigsResponse")
+
+_TOPIC, _BROKER = 2, 4
+_WITHOUT_CONFIGS: Final = frozenset({8, 16, 32})
+"""Loggers of brokers, subscriptions to client metrics, and groups: none has configs here."""
+
+_BROKER_NAMES: Final = {
+    "log.cleanup.policy": "cleanup.policy",
+    "log.message.timestamp.type": "message.timestamp.type",
+    "log.retention.bytes": "retention.bytes",
+    "log.retention.ms": "retention.ms",
+    "log.segment.bytes": "segment.bytes",
+    "message.max.bytes": "max.message.bytes",
+}
+"""Configs of Kafka's brokers that are the defaults of topics' configs."""
+
+
+async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+    """Answer with the configs of each resource, or its error."""
+    return _Response(results=await gateway.run_blocking(_describe_all, gateway, request))
+
+
+def _describe_all(gateway: Gateway, request: Any) -> list[Any]:
+    return [_describe(gateway, request, resource) for resource in request.resources]
+
+
+def _describe(gateway: Gateway, request: Any, resource: Any) -> Any:
+    result = _Response.DescribeConfigsResult(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    keys = resource.configuration_keys
+    try:
+        if resource.resource_type == _TOPIC:
+            entries = _topic_entries(gateway, resource.resource_name)
+        elif resource.resource_type == _BROKER:
+            entries = list(_broker_entries(gateway, resource.resource_name))
+        elif resource.resource_type in _WITHOUT_CONFIGS:
+            entries = []
+        else:
+            result.error_code = ErrorCode.INVALID_REQUEST
+            result.error_message = f"there is no resource type {resource.resource_type}"
+            return result
+    except SparkLogError as error:
+        result.error_code, result.error_message = error_code(error), str(error)
+        return result
+    result.configs = [
+        _entry(each, request) for each in entries if keys is None or each.name in keys
+    ]
+    return result
+
+
+def _topic_entries(gateway: Gateway, name: str) -> Collection[ConfigEntry]:
+    resource = ConfigResource(ConfigResourceType.TOPIC, name)
+    found: Mapping[str, ConfigEntry] = gateway.admin.describe_configs([resource])["topic"][name]
+    return found.values()
+
+
+def _broker_entries(gateway: Gateway, name: str) -> Iterator[ConfigEntry]:
+    """Yield the configs of the cluster, and those of the gateway if it is asked for by its id."""
+    cluster = ConfigResource(ConfigResourceType.BROKER, "")
+    entries = gateway.admin.describe_configs([cluster])["broker"][""]
+    yield from entries.values()
+    if not name:
+        return
+    values = gateway.config.dotted()
+    for key in GatewayConfig.keys().values():
+        is_default = key.name not in _given(gateway.config)
+        yield _static_entry(key.name, to_text(values[key.name]), key.type, key.doc, is_default)
+    defaults = TopicConfig.parse({}).dotted()
+    for broker_name, topic_name in _BROKER_NAMES.items():
+        key = TopicConfig.keys()[topic_name]
+        yield _static_entry(broker_name, to_text(defaults[topic_name]), key.type, key.doc, True)
+
+
+def _given(config: GatewayConfig) -> Collection[str]:
+    fields = GatewayConfig.model_fields
+    return {fields[name].alias or name for name in config.model_fields_set}
+
+
+def _static_entry(name: str, value: str, type_name: str, doc: str, is_default: bool) -> ConfigEntry:
+    source = "DEFAULT_CONFIG" if is_default else "STATIC_BROKER_CONFIG"
+    is_sensitive = name.endswith(".password")
+    shown = None if is_sensitive else value
+    return ConfigEntry(
+        name=name,
+        value=shown,
+        source=source,
+        default=shown,
+        is_default=is_default,
+        is_sensitive=is_sensitive,
+        is_read_only=True,
+        synonyms=(ConfigSynonym(name, shown, source),),
+        type=type_name.upper(),
+        documentation=doc,
+    )
+
+
+def _entry(entry: ConfigEntry, request: Any) -> Any:
+    synonyms = list(entry.synonyms)
+    if not any(each.source == "DEFAULT_CONFIG" for each in synonyms) and entry.default is not None:
+        synonyms.append(ConfigSynonym(entry.name, entry.default, "DEFAULT_CONFIG"))
+    return _Response.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=config_source(entry.source),
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            _Response.DescribeConfigsSynonym(
+                name=each.name, value=each.value, source=config_source(each.source)
+            )
+            for each in synonyms
+        ]
+        if request.include_synonyms
+        else [],
+        config_type=config_type(entry.type),
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,200 @@
+"""Fetch: the records of partitions from an offset on; it waits for them if the client asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spark_log.errors import SparkLogError
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.partitions import FetchedPartition, GatewayPartition
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.topics import leader_epoch_error, topics_of
+from spark_log.log import IsolationLevel
+
+_Response = message_class("FetchResponse")
+
+_FIRST_WITH_ZSTD: Final = 10
+_FIRST_WITH_TOPIC_IDS: Final = 13
+_MAX_BYTES: Final = 57_671_680
+"""Largest answer, whatever the client allows (``fetch.max.bytes`` of Kafka's brokers)."""
+
+
+def _error_response(request: Any, code: int, message: str) -> Any:
+    return _Response(error_code=code)
+
+
+API = Api(1, "Fetch", 4, 18, error_response=_error_response)
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """The state of the fetch of one partition.
+
+    Attributes:
+        request: the partition's entry in the request.
+        partition: the partition; None if there is an error.
+        next_offset: the offset after the batches that were found.
+        error: Kafka's error code.
+        fetched: the last answer of the partition.
+        parts: the batches that were found.
+        size_bytes: their size.
+    """
+
+    request: Any
+    partition: GatewayPartition | None
+    next_offset: int
+    error: int = ErrorCode.NONE
+    fetched: FetchedPartition | None = None
+    parts: list[bytes | bytearray] = field(default_factory=list)
+    size_bytes: int = 0
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that the partition may still add to the answer."""
+        return int(self.request.partition_max_bytes) - self.size_bytes
+
+
+async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+    """Answer when ``min_bytes`` can be read, a partition has an error, or ``max_wait_ms`` is over.
+
+    The gateway keeps no fetch sessions: it answers with the session id 0, and clients then ask for
+    all of their partitions each time (KIP-227).
+    """
+    if request.session_id:
+        return _Response(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    topics = await topics_of(gateway, request.topics, context.api_version, "partitions")
+    fetches: list[list[_Fetch]] = []
+    for topic, entry in zip(topics, request.topics, strict=True):
+        found = []
+        for each in entry.partitions:
+            partition = None if topic is None else gateway.partitions.get(topic, each.partition)
+            fetch = _Fetch(each, partition, each.fetch_offset)
+            if topic is None and context.api_version >= _FIRST_WITH_TOPIC_IDS:
+                fetch.error = ErrorCode.UNKNOWN_TOPIC_ID
+            elif topic is None or partition is None:
+                fetch.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else:
+                fetch.error = await leader_epoch_error(
+                    gateway, topic, each.partition, each.current_leader_epoch
+                )
+            found.append(fetch)
+        fetches.append(found)
+    await _fetch_all(gateway, context, request, [each for found in fetches for each in found])
+    size_bytes = sum(each.size_bytes for found in fetches for each in found)
+    return _Response(
+        throttle_time_ms=gateway.partitions.quotas.throttle_ms(
+            gateway.partitions.known_image,
+            "consumer",
+            context.client_id or "",
+            size_bytes,
+            gateway.partitions.now_ms(),
+        ),
+        responses=[
+            _Response.FetchableTopicResponse(
+                topic=entry.topic,
+                topic_id=entry.topic_id,
+                partitions=[_partition_data(each, request.isolation_level) for each in found],
+            )
+            for entry, found in zip(request.topics, fetches, strict=True)
+        ],
+    )
+
+
+async def _fetch_all(
+    gateway: Gateway, context: RequestContext, request: Any, fetches: Sequence[_Fetch]
+) -> None:
+    """Fetch all partitions; wait for appends until ``min_bytes`` are found."""
+    isolation: IsolationLevel = "read_committed" if request.isolation_level else "read_uncommitted"
+    takes_zstd = context.api_version >= _FIRST_WITH_ZSTD
+    max_bytes = max(0, min(request.max_bytes, _MAX_BYTES))
+    deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
+    readable = [each for each in fetches if not each.error and each.partition is not None]
+    partitions = [each.partition for each in readable if each.partition is not None]
+    changed = asyncio.Event()
+    for partition in partitions:
+        partition.wait_with(changed)
+    try:
+        while True:
+            changed.clear()
+            await _read(readable, max_bytes, isolation, takes_zstd=takes_zstd)
+            size_bytes = sum(each.size_bytes for each in readable)
+            left_ms = deadline_ms - gateway.partitions.now_ms()
+            if size_bytes >= request.min_bytes or left_ms <= 0 or any(e.error for e in fetches):
+                return
+            gateway.partitions.tail_watch.watch(partitions)
+            try:
+                await asyncio.wait_for(changed.wait(), left_ms / 1000)
+            except TimeoutError:
+                return
+    finally:
+        for partition in partitions:
+            partition.stop_waiting_with(changed)
+
+
+async def _read(
+    fetches: Sequence[_Fetch], max_bytes: int, isolation: IsolationLevel, *, takes_zstd: bool
+) -> None:
+    """Read partitions in the order of the request, as many at the same time as their limits allow.
+
+    The first batch that is found is returned whole, also above all limits.
+    """
+    left_bytes = max_bytes - sum(each.size_bytes for each in fetches)
+    has_any = left_bytes < max_bytes
+    waiting = deque(each for each in fetches if not each.parts or each.room_bytes > 0)
+    while waiting and (left_bytes > 0 or not has_any):
+        group: list[_Fetch] = []
+        reserved_bytes = 0
+        while waiting and (not group or reserved_bytes + waiting[0].room_bytes <= left_bytes):
+            group.append(waiting.popleft())
+            reserved_bytes += max(0, group[-1].room_bytes)
+        limit_bytes = max(1, left_bytes)
+        read = (_read_one(each, limit_bytes, isolation, takes_zstd=takes_zstd) for each in group)
+        added_bytes = sum(await asyncio.gather(*read))
+        left_bytes -= added_bytes
+        has_any = has_any or added_bytes > 0
+
+
+async def _read_one(
+    fetch: _Fetch, left_bytes: int, isolation: IsolationLevel, *, takes_zstd: bool
+) -> int:
+    """Add what the partition has to its batches; return the size of that."""
+    assert fetch.partition is not None
+    most_bytes = max(1, min(fetch.room_bytes, left_bytes))
+    try:
+        fetched = await fetch.partition.fetch(
+            fetch.next_offset, most_bytes, isolation, takes_zstd=takes_zstd
+        )
+    except SparkLogError as error:
+        fetch.error = error_code(error)
+        return 0
+    fetch.fetched, fetch.next_offset = fetched, fetched.next_offset
+    fetch.parts += fetched.parts
+    added_bytes = sum(map(len, fetched.parts))
+    fetch.size_bytes += added_bytes
+    return added_bytes
+
+
+def _partition_data(fetch: _Fetch, isolation_level: int) -> Any:
+    fetched, partition = fetch.fetched, fetch.partition
+    start, end, stable = -1, -1, -1
+    if fetched is not None:
+        start, end = fetched.log_start_offset, fetched.high_watermark
+        stable = fetched.last_stable_offset
+    elif partition is not None and partition.end_offset >= 0:
+        start, end, stable = partition.log_start_offset, partition.end_offset, -1
+    parts = () if fetch.error else fetch.parts
+    return _Response.PartitionData(
+        partition_index=fetch.request.partition,
+        error_code=fetch.error,
+        high_watermark=end,
+        last_stable_offset=stable,
+        log_start_offset=start,
+        aborted_transactions=[] if isolation_level else None,
+        records=parts[0] if len(parts) == 1 else b"".join(parts),
+    )

@@ -1,0 +1,87 @@
+"""IncrementalAlterConfigs: changes of single configs (KIP-339)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_log.errors import InvalidConfigurationError, SparkLogError
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.types import AlterConfigOp, ConfigResource, ConfigResourceType
+
+API = Api(44, "IncrementalAlterConfigs", 0, 1)
+
+_Response = message_class("IncrementalAlterConfigsResponse")
+
+
+async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+    """Change the configs of each resource by itself: all that are given for it, or none."""
+    return _Response(responses=await gateway.run_blocking(_alter_all, gateway, request))
+
+
+def _alter_all(gateway: Gateway, request: Any) -> list[Any]:
+    return [
+        _alter(gateway, each, validate_only=request.validate_only) for each in request.resources
+    ]
+
+
+def _alter(gateway: Gateway, resource: Any, *, validate_only: bool) -> Any:
+    result = _Response.AlterConfigsResourceResponse(
+        resource_type=resource.resource_type, resource_name=resource.resource_name
+    )
+    try:
+        changed = config_resource(
+            resource.resource_type, resource.resource_name, _changes(resource)
+        )
+        gateway.admin.alter_configs([changed], validate_only=validate_only)
+    except InvalidRequestError as error:
+        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+    except SparkLogError as error:
+        result.error_code, result.error_message = error_code(error), str(error)
+    return result
+
+
+class InvalidRequestError(ValueError):
+    """The request contradicts itself, or is about something that has no configs."""
+
+
+def config_resource(resource_type: int, name: str, changes: dict[str, object]) -> ConfigResource:
+    """Return a resource with changes.
+
+    Raises:
+        InvalidRequestError: no config of such a resource can be altered.
+    """
+    if resource_type == ConfigResourceType.TOPIC:
+        return ConfigResource(ConfigResourceType.TOPIC, name, changes)
+    if resource_type == ConfigResourceType.BROKER:
+        if name:
+            raise InvalidRequestError(
+                f"the configs of gateway {name} are given when it starts; alter those of the "
+                f"cluster, with an empty name (--entity-default)"
+            )
+        return ConfigResource(ConfigResourceType.BROKER, "", changes)
+    raise InvalidRequestError(
+        f"configs of the resource type {resource_type} cannot be altered; expected "
+        f"{ConfigResourceType.TOPIC:d} (topic) or {ConfigResourceType.BROKER:d} (broker)"
+    )
+
+
+def _changes(resource: Any) -> dict[str, object]:
+    changes: dict[str, object] = {}
+    for each in resource.configs:
+        if each.name in changes:
+            raise InvalidRequestError(f"config {each.name!r} is given more than once")
+        try:
+            operation = AlterConfigOp(each.config_operation)
+        except ValueError:
+            raise InvalidRequestError(
+                f"config {each.name!r}: there is no operation {each.config_operation}"
+            ) from None
+        if each.value is None and operation is not AlterConfigOp.DELETE:
+            raise InvalidConfigurationError(
+                f"config {each.name!r} has no value; give one, or delete the config", key=each.name
+            )
+        changes[each.name] = operation, each.value
+    return changes

@@ -1,0 +1,300 @@
+"""`GatewayServer`: listens, and answers the requests of all connections."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_log.errors import InvalidConfigurationError, SparkLogError
+from spark_log.gateway.connection import Connection
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.protocol import (
+    API_VERSIONS_KEY,
+    MalformedMessageError,
+    RequestHeader,
+    decode_request,
+    encode_response,
+)
+from spark_log.gateway.request_memory import RequestMemory
+from spark_log.gateway.request_metrics import RequestMetrics
+from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
+from spark_log.gateway.security import Authenticator, Users, tls_context
+from spark_log.metrics import Family
+from spark_log.metrics.definitions import (
+    GATEWAY_CLOSED,
+    GATEWAY_CONNECTIONS,
+    GATEWAY_MEMORY,
+    GATEWAYS,
+)
+from spark_log.util import SYSTEM_CLOCK
+
+if TYPE_CHECKING:
+    from spark_log.admin import Admin
+    from spark_log.cluster import Cluster
+    from spark_log.config import GatewayConfig
+    from spark_log.gateway.request import RequestContext
+
+_log = logging.getLogger(__name__)
+
+_CHECK_INTERVAL_S = 5.0
+"""Pause between two checks for idle and slow connections."""
+
+
+class GatewayServer:
+    """A socket on which a gateway answers Kafka's protocol.
+
+    Attributes:
+        gateway: what the handlers share.
+        connections: the open connections.
+        memory: the memory of all requests without an answer.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        admin: Admin,
+        config: GatewayConfig,
+        *,
+        handlers: Mapping[int, Handler] = HANDLERS,
+    ) -> None:
+        """Return a server that does not listen yet.
+
+        Args:
+            cluster: the opened root; the caller closes it.
+            admin: an admin client that uses ``cluster``.
+            config: the settings.
+            handlers: the handlers by the keys of their APIs.
+
+        Raises:
+            InvalidConfigurationError: a file of TLS, or of the users, cannot be used.
+        """
+        self._config = config
+        self._handlers = handlers
+        self.memory = RequestMemory(config.queued_max_request_bytes)
+        protocol = config.security_protocol
+        self._tls = tls_context(config) if protocol.endswith("SSL") else None
+        self._users = Users(_users_file(config)) if protocol.startswith("SASL") else None
+        self._server: asyncio.Server | None = None
+        self._is_stopping = False
+        self._checks: asyncio.Task[None] | None = None
+        self.gateway = Gateway(
+            cluster, admin, config, apis={key: each.api for key, each in handlers.items()}
+        )
+        self.connections: set[Connection] = set()
+        self._metrics = RequestMetrics()
+        self._closed = 0
+
+    async def start(
+        self, host: str, port: int, *, advertised: tuple[str, int] | None = None
+    ) -> tuple[str, int]:
+        """Register the gateway, and listen; return the address.
+
+        Args:
+            host: the address to listen on.
+            port: the port to listen on; 0 for a free one.
+            advertised: the host and the port that clients connect to; a port 0 is ``port``. None
+                if they are those to listen on.
+
+        Raises:
+            InvalidConfigurationError: the address cannot be listened on.
+            DuplicateBrokerRegistrationError: ``broker.id`` belongs to another gateway.
+            StorageError: the root cannot be read or written.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._new_connection, host, port, backlog=1024, start_serving=False, ssl=self._tls
+            )
+        except OSError as error:
+            raise InvalidConfigurationError(
+                f"cannot listen on {host}, port {port} ({error.strerror}); give another address"
+            ) from None
+        found = self._server.sockets[0].getsockname()
+        shown_host, shown_port = advertised or (host, 0)
+        try:
+            registered = await self.gateway.join(shown_host, shown_port or found[1])
+        except BaseException:
+            self._server.close()
+            raise
+        await self._server.start_serving()
+        self._checks = loop.create_task(self._check_connections())
+        _log.info(
+            "%s: gateway %d listens on %s, port %d",
+            self.gateway.cluster.root,
+            registered.gateway_id,
+            host,
+            found[1],
+        )
+        return found[0], found[1]
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether new connections are accepted."""
+        return self._server is not None and self._server.is_serving()
+
+    async def stop(self, timeout_s: float = 30.0) -> None:
+        """Accept no more connections, answer what was received, and close all connections.
+
+        Args:
+            timeout_s: the time after which connections are closed whose requests have no answer.
+        """
+        if self._server is None or self._is_stopping:
+            return
+        self._is_stopping = True
+        await self.gateway.leave()
+        self.gateway.groups.close()
+        self._server.close()
+        assert self._checks is not None
+        self._checks.cancel()
+        for connection in tuple(self.connections):
+            connection.drain()
+        closed = asyncio.gather(*(each.closed.wait() for each in tuple(self.connections)))
+        try:
+            await asyncio.wait_for(closed, timeout_s)
+        except TimeoutError:
+            _log.warning(
+                "%d connections still had requests after %.0f s, and were closed",
+                len(self.connections),
+                timeout_s,
+            )
+            for connection in tuple(self.connections):
+                connection.abort("the gateway stops")
+        self.gateway.close()
+
+    # --- connections -----------------------------------------------------------------------------
+
+    def _new_connection(self) -> Connection:
+        return Connection(
+            self,
+            self._config,
+            self.memory,
+            listener=self._config.security_protocol,
+            authenticator=self._new_authenticator(),
+            on_open=self._on_open,
+            on_close=self._on_close,
+        )
+
+    def _new_authenticator(self) -> Authenticator | None:
+        if self._users is None:
+            return None
+        return Authenticator(self._users, self._config.sasl_enabled_mechanisms)
+
+    def _on_open(self, connection: Connection) -> bool:
+        if len(self.connections) >= self._config.max_connections:
+            self.gateway.cluster.suppressed.add(
+                "accept",
+                self.gateway.cluster.root,
+                SparkLogError("max.connections is reached; a connection was closed"),
+            )
+            return False
+        self.connections.add(connection)
+        return True
+
+    def _on_close(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._closed += connection.is_aborted
+
+    async def _check_connections(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+            self.check_connections(loop.time())
+
+    def check_connections(self, now_s: float) -> None:
+        """Close connections that are idle or slow.
+
+        Args:
+            now_s: the time of the event loop.
+        """
+        for connection in tuple(self.connections):
+            connection.check_age(now_s)
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def decode(self, header: RequestHeader, frame: memoryview) -> Any:
+        """Return a request; None for an ApiVersions request of an unknown version.
+
+        Raises:
+            MalformedMessageError: the frame is not a request that this gateway knows.
+        """
+        handler = self._handlers.get(header.api_key)
+        if handler is None:
+            raise MalformedMessageError(f"there is no API with the key {header.api_key}")
+        api = handler.api
+        if not api.min_version <= header.api_version <= api.max_version:
+            if api.key == API_VERSIONS_KEY:
+                return None
+            raise MalformedMessageError(
+                f"{api.name} has the version {header.api_version}; expected "
+                f"{api.min_version} to {api.max_version}"
+            )
+        return decode_request(api.name, header, frame)
+
+    async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
+        """Return the parts of the answer's frame; None if the client expects no answer."""
+        handler = self._handlers[context.api_key]
+        name, version = handler.api.name, context.api_version
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        code: int = ErrorCode.NONE
+        try:
+            if request is None:  # of an unknown version
+                version, response = 0, unsupported_version_response()
+            else:
+                response = await handler.handle(self.gateway, context, request)
+            code = getattr(response, "error_code", ErrorCode.NONE)
+        except Exception as error:
+            code = error_code(error)
+            response = self._error_response(handler, context, request, error)
+        finally:
+            duration_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+            self._metrics.record(name, version, duration_ms, ErrorCode(code).name if code else None)
+        if response is None:
+            return None
+        return encode_response(name, version, context.correlation_id, response)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the values of the gateway's metrics; any thread may call it."""
+        yield from self._metrics.families()
+        yield Family(GATEWAY_CONNECTIONS, [((), len(self.connections))])
+        yield Family(GATEWAY_CLOSED, [((), self._closed)])
+        yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
+        yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
+
+    def _error_response(
+        self, handler: Handler, context: RequestContext, request: Any, error: Exception
+    ) -> Any:
+        """Return the response to a request whose handler failed.
+
+        Raises:
+            Exception: the API has no such response; the connection is closed.
+        """
+        code = error_code(error)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            _log.error(
+                "%s %d from %s failed",
+                handler.api.name,
+                context.api_version,
+                context.client_host,
+                exc_info=error,
+            )
+        else:
+            self.gateway.cluster.suppressed.add(
+                f"{handler.api.name} request", self.gateway.cluster.root, error
+            )
+        if handler.api.error_response is None:
+            raise error
+        return handler.api.error_response(request, code, str(error))
+
+
+def _users_file(config: GatewayConfig) -> Path:
+    if not config.sasl_users_file:
+        raise InvalidConfigurationError(
+            f"security.protocol is {config.security_protocol}, and sasl.users.file is missing; "
+            f"write one with spark-log gateway-users",
+            key="sasl.users.file",
+        )
+    return Path(config.sasl_users_file)

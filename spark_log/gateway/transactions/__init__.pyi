@@ -1,0 +1,1 @@
+from .transactions import Transactions as Transactions

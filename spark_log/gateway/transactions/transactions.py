@@ -1,0 +1,125 @@
+"""`Transactions`: the transactional ids that clients use through one gateway."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_log.cluster import Cluster
+from spark_log.coordinator import LazyTransactionalOffsets
+from spark_log.metadata import random_producer_id
+from spark_log.record import ProducerIdAndEpoch
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator
+
+_MAX_COORDINATORS: Final = 1_024
+"""Maximum number of transactional ids whose last state is kept, so that a change costs one append
+and no read. The least recently used ones are read again when they are needed."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    coordinator: TransactionCoordinator
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Transactions:
+    """Begins and ends transactions for clients. Safe to use from several threads.
+
+    Every change is a conditional append to the log of its transactional id, so any gateway may make
+    it: two that both think they coordinate an id are as safe as two clients.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        """Return the transactions of a root; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+        """
+        self._cluster = cluster
+        self._offsets = LazyTransactionalOffsets(cluster)
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    def init_producer_id(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None = None,
+    ) -> ProducerIdAndEpoch:
+        """Return a new producer, or a new epoch of the one that a transactional id has.
+
+        Args:
+            transactional_id: the transactional id; None for an idempotent producer without one.
+            timeout_ms: ``transaction.timeout.ms``.
+            expected: the only producer that may continue (KIP-360); None for any.
+
+        Raises:
+            ProducerFencedError: another process has taken over from the expected producer.
+            InvalidTxnTimeoutError: the timeout is above ``transaction.max.timeout.ms``.
+            SparkLogError: the storage does not answer; call again.
+        """
+        if transactional_id is None:
+            return ProducerIdAndEpoch(random_producer_id(), 0)
+        with self._coordinator(transactional_id) as coordinator:
+            return coordinator.initialize(timeout_ms, expected)
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicIdPartition],
+    ) -> None:
+        """Register partitions before the first write to them; begin a transaction if none is.
+
+        If all of them are registered, this makes no request.
+
+        Raises:
+            ProducerFencedError: the epoch has passed, or another process has taken over.
+            TransactionAbortableError: the transaction was aborted by others.
+            InvalidTxnStateError: the producer cannot begin a transaction.
+            SparkLogError: the storage does not answer; call again.
+        """
+        with self._coordinator(transactional_id) as coordinator:
+            coordinator.register(producer, partitions)
+
+    def end(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_committed: bool
+    ) -> ProducerIdAndEpoch:
+        """Commit or abort; return the producer's identity in its next transaction.
+
+        The same call again has the same result, so that a client whose answer was lost may repeat
+        it.
+
+        Raises:
+            ProducerFencedError: another process has taken over.
+            TransactionAbortableError: the transaction was aborted by others.
+            InvalidTxnStateError: there is nothing to commit, or the other was decided.
+            SparkLogError: the storage does not answer; call again.
+        """
+        with self._coordinator(transactional_id) as coordinator:
+            if is_committed:
+                return coordinator.commit(producer)
+            return coordinator.abort(producer)
+
+    @contextmanager
+    def _coordinator(self, transactional_id: str) -> Iterator[TransactionCoordinator]:
+        """Lend the coordinator of an id, which is for one thread at a time."""
+        with self._lock:
+            entry = self._entries.get(transactional_id)
+            if entry is None:
+                entry = self._entries[transactional_id] = _Entry(
+                    TransactionCoordinator(
+                        self._cluster,
+                        transactional_id,
+                        commit_offsets=self._offsets.commit_offsets,
+                    )
+                )
+            self._entries.move_to_end(transactional_id)
+            while len(self._entries) > _MAX_COORDINATORS:
+                self._entries.popitem(last=False)
+        with entry.lock:
+            yield entry.coordinator

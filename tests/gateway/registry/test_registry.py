@@ -1,0 +1,199 @@
+"""The registry of gateways: who is in it, who takes part, and where clients are directed."""
+
+import pytest
+
+from spark_log.cluster import Cluster
+from spark_log.config import GatewayConfig
+from spark_log.errors import DuplicateBrokerRegistrationError, StorageError
+from spark_log.gateway.registry import (
+    RegisteredGateway,
+    Registry,
+    RegistryLog,
+    RegistryMember,
+    coordinator,
+    leader,
+    rack_of_client,
+)
+from tests.log.support import HookedStore, failing
+
+INTERVAL_MS, TIMEOUT_MS, DELAY_MS = 2_000, 9_000, 6_000
+
+
+@pytest.fixture
+def root(tmp_path, clock):
+    return Cluster(tmp_path / "root", create=True, clock=clock)
+
+
+def member(root, port, **config):
+    return RegistryMember(root, GatewayConfig.parse(config), host="127.0.0.1", port=port)
+
+
+def ids(registry):
+    return [(each.gateway_id, each.is_active) for each in registry.gateways]
+
+
+def pass_time(clock, duration_ms, *living):
+    """Let time pass, in which these members live."""
+    for _ in range(duration_ms // 1_000):
+        clock.advance_ms(1_000)
+        for each in living:
+            each.tick()
+
+
+def test_the_first_gateway_takes_part_at_once_and_others_after_their_trial(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    assert first.join().gateway_id == 1_001
+    assert second.join().gateway_id == 1_002
+    assert ids(first.tick()) == [(1_001, True), (1_002, False)]
+    pass_time(clock, DELAY_MS - 1_000, first, second)
+    assert ids(second.tick()) == [(1_001, True), (1_002, False)]
+    pass_time(clock, 1_000, first, second)
+    assert ids(first.tick()) == [(1_001, True), (1_002, True)]
+
+
+def test_a_silent_gateway_is_removed_and_nobody_who_counts(root, clock):
+    first, second, third = (member(root, port) for port in (1, 2, 3))
+    for each in (first, second, third):
+        each.join()
+    pass_time(clock, 10_000, first, second, third)
+    pass_time(clock, TIMEOUT_MS - 1_000, first, third)
+    assert len(first.tick().gateways) == 3
+    pass_time(clock, INTERVAL_MS, first, third)
+    assert ids(first.tick()) == ids(third.tick()) == [(1_001, True), (1_003, True)]
+    pass_time(clock, 10 * TIMEOUT_MS, first, third)
+    assert ids(first.tick()) == [(1_001, True), (1_003, True)]
+
+
+def test_a_gateway_that_was_paused_joins_again_and_waits_for_its_trial(root, clock, caplog):
+    first, paused = member(root, 1), member(root, 2)
+    first.join()
+    paused.join()
+    pass_time(clock, 10_000, first, paused)
+    pass_time(clock, TIMEOUT_MS + INTERVAL_MS, first)
+    assert ids(first.tick()) == [(1_001, True)]
+    assert ids(paused.tick()) == [(1_001, True), (1_002, False)]
+    assert "it joins again" in caplog.text
+    pass_time(clock, DELAY_MS, first, paused)
+    assert ids(first.tick()) == [(1_001, True), (1_002, True)]
+
+
+def test_an_observer_that_was_paused_removes_nobody(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    pass_time(clock, 10_000, first, second)
+    first.tick()
+    clock.advance_ms(100 * TIMEOUT_MS)  # the whole machine slept: both counters stand still
+    assert len(first.tick().gateways) == 2
+
+
+def test_a_restarted_gateway_takes_its_own_place_and_nothing_moves(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    pass_time(clock, 10_000, first, second)
+    again = member(root, 1)
+    assert again.join().gateway_id == 1_001
+    assert ids(again.tick()) == [(1_001, True), (1_002, True)]
+    assert len(second.tick().gateways) == 2
+
+
+def test_a_gateway_that_leaves_is_gone_at_once(root):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    first.leave()
+    assert ids(second.tick()) == [(1_002, True)]  # nobody else is there: no trial
+
+
+def test_an_id_of_another_gateway_is_refused(root):
+    member(root, 1, **{"broker.id": 7}).join()
+    with pytest.raises(DuplicateBrokerRegistrationError, match=r"127\.0\.0\.1:1; give another"):
+        member(root, 2, **{"broker.id": 7}).join()
+    assert member(root, 1, **{"broker.id": 7}).join().gateway_id == 7
+
+
+def test_gateways_that_join_at_the_same_time_get_ids_of_their_own(root, tmp_path, clock):
+    other = Cluster(tmp_path / "root", clock=clock)
+    members = [member(root if port % 2 else other, port) for port in range(1, 9)]
+    assert len({each.join().gateway_id for each in members}) == 8
+
+
+def test_a_root_that_fails_changes_nothing_and_the_next_tick_continues(root, clock):
+    first = member(root, 1)
+    first.join()
+    store = HookedStore(root.store)
+    first._log = RegistryLog(store, "registry", clock)  # noqa: SLF001 - a store that fails
+    store.on("list", failing(StorageError("no answer")))
+    with pytest.raises(StorageError):
+        first.tick()
+    store.hooks.clear()
+    assert ids(first.tick()) == [(1_001, True)]
+
+
+# --- where clients are directed ------------------------------------------------------------------
+
+
+def gateways(*racks):
+    return tuple(
+        RegisteredGateway(1_001 + number, f"i{number}", "h", number, rack, True)
+        for number, rack in enumerate(racks)
+    )
+
+
+PARTITIONS = [(f"topic-{number}", partition) for number in range(50) for partition in range(20)]
+
+
+def test_partitions_are_spread_evenly():
+    found = [leader(gateways("", "", "", ""), *each).gateway_id for each in PARTITIONS]
+    assert all(200 < found.count(each) < 300 for each in set(found))
+    assert len(set(found)) == 4
+
+
+def test_only_the_partitions_of_a_gateway_that_goes_move():
+    before, after = gateways("", "", "", ""), gateways("", "", "")
+    for each in PARTITIONS:
+        if leader(before, *each) != before[3]:
+            assert leader(before, *each) == leader(after, *each)
+
+
+def test_a_client_finds_gateways_of_its_rack_or_any_if_there_is_none():
+    all_of = gateways("a", "a", "b", "")
+    assert {leader(all_of, *each, rack="a").rack for each in PARTITIONS} == {"a"}
+    assert {leader(all_of, *each, rack="b") for each in PARTITIONS} == {all_of[2]}
+    assert {leader(all_of, *each, rack="c") for each in PARTITIONS} == set(all_of)
+    assert {leader(all_of, *each) for each in PARTITIONS} == set(all_of)
+
+
+def test_the_coordinator_is_the_same_for_all_clients_and_groups_are_spread():
+    all_of = gateways("a", "b", "c")
+    found = [coordinator(all_of, "group", f"g{number}") for number in range(300)]
+    assert set(found) == set(all_of)
+    assert found != [coordinator(all_of, "transaction", f"g{number}") for number in range(300)]
+
+
+@pytest.mark.parametrize(
+    ("client_id", "rack"),
+    [
+        ("orders,rack=eu-1a", "eu-1a"),
+        ("az=b", "b"),
+        ("MM2 rack=b|source", "b"),
+        ("x,az=c,more", "c"),
+        ("a-rack=b", ""),
+        ("rack=", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_the_rack_is_in_the_client_id(client_id, rack):
+    assert rack_of_client(client_id) == rack
+
+
+def test_a_record_is_read_as_it_was_written():
+    record = Registry().register(RegisteredGateway(-1, "i", "h", 9092, "r"))
+    assert record is not None
+    (found,) = (
+        Registry().replay(type(record).model_validate_json(record.model_dump_json())).gateways
+    )
+    assert found == RegisteredGateway(1_001, "i", "h", 9092, "r", True)
+    assert "1001 at h:9092" in str(record)

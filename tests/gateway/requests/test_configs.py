@@ -1,0 +1,177 @@
+"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs."""
+
+import pytest
+
+from spark_log import Admin, NewTopic
+from spark_log.gateway.errors import ErrorCode
+from spark_log.gateway.protocol import message_class
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+_Describe = message_class("DescribeConfigsRequest").DescribeConfigsResource
+_Incremental = message_class("IncrementalAlterConfigsRequest")
+_Alter = message_class("AlterConfigsRequest")
+
+
+@pytest.fixture(autouse=True)
+def topic(gateway, tmp_path):
+    configs = {"retention.ms": 5, "cleanup.policy": "delete"}
+    Admin(tmp_path / "root").create_topics([NewTopic("a", topic_configs=configs), NewTopic("b")])
+
+
+def describe(client, resource_type, name, keys=None, *, version=4, **options):
+    resource = _Describe(resource_type=resource_type, resource_name=name, configuration_keys=keys)
+    (found,) = client.ask("DescribeConfigs", version, resources=[resource], **options).results
+    return found
+
+
+def overrides(gateway, name="a"):
+    return dict(gateway.cluster.image().topic(name).overrides)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_configs_of_a_topic_have_source_default_and_synonyms(gateway, client, version):
+    admin = Admin(gateway.cluster.root)
+    admin.alter_configs([_cluster({"min.insync.replicas": 1, "replica.lag.time.max.ms": 9})])
+    found = describe(client, TOPIC, "a", version=version, include_synonyms=True)
+    entries = {each.name: each for each in found.configs}
+    assert (found.error_code, len(entries)) == (0, 30)
+    retention, lag = entries["retention.ms"], entries["replica.lag.time.max.ms"]
+    assert (retention.value, retention.config_source, retention.read_only) == ("5", 1, False)
+    assert [(each.value, each.source) for each in retention.synonyms] == [
+        ("5", 1),
+        ("604800000", 5),
+    ]
+    assert (lag.value, lag.config_source) == ("9", 3)
+    assert entries["segment.ms"].config_source == 5
+    if version >= 3:
+        types = {key: entries[key].config_type for key in entries}
+        assert types["retention.ms"] == 5
+        assert types["cleanup.policy"] == 7
+        assert types["flush.on.append"] == 1
+        assert types["min.cleanable.dirty.ratio"] == 6
+        assert types["compression.type"] == 2
+
+
+def test_keys_that_are_asked_for_are_answered_and_unknown_ones_left_out(client):
+    found = describe(client, TOPIC, "a", ["cleanup.policy", "no.such.key"])
+    assert [(each.name, each.value) for each in found.configs] == [("cleanup.policy", "delete")]
+    assert found.configs[0].synonyms == []
+    assert found.configs[0].documentation is None
+    found = describe(client, TOPIC, "a", ["cleanup.policy"], include_documentation=True)
+    assert found.configs[0].documentation
+
+
+def test_configs_of_the_gateway_and_of_the_cluster(gateway, client):
+    own = str(gateway.server.gateway.registered.gateway_id)
+    entries = {each.name: each for each in describe(client, BROKER, own).configs}
+    assert entries["auto.create.topics.enable"].value == "true"
+    assert entries["auto.create.topics.enable"].read_only
+    assert entries["log.retention.ms"].value == "604800000"
+    assert entries["message.max.bytes"].value == "1048588"
+    assert entries["group.max.size"].config_source == 5
+    cluster = {each.name for each in describe(client, BROKER, "").configs}
+    assert "group.max.size" in cluster
+    assert "auto.create.topics.enable" not in cluster
+
+
+def test_resources_without_configs_are_no_error_and_unknown_ones_are(client):
+    assert describe(client, GROUP, "g").error_code == 0
+    assert describe(client, GROUP, "g").configs == []
+    assert describe(client, TOPIC, "none").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert describe(client, 77, "x").error_code == ErrorCode.INVALID_REQUEST
+
+
+def _cluster(configs):
+    from spark_log import ConfigResource, ConfigResourceType
+
+    return ConfigResource(ConfigResourceType.BROKER, "", configs)
+
+
+def alter(client, resource_type, name, *changes, version=1, **options):
+    resource = _Incremental.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[
+            _Incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+    (found,) = client.ask(
+        "IncrementalAlterConfigs", version, resources=[resource], **options
+    ).responses
+    return found
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_configs_are_changed_one_by_one(gateway, client, version):
+    found = alter(
+        client,
+        TOPIC,
+        "a",
+        ("retention.ms", DELETE, None),
+        ("cleanup.policy", APPEND, "compact"),
+        ("segment.ms", SET, "77"),
+        version=version,
+    )
+    assert found.error_code == 0
+    assert overrides(gateway) == {"cleanup.policy": "delete,compact", "segment.ms": "77"}
+    alter(client, TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete"), version=version)
+    assert overrides(gateway)["cleanup.policy"] == "compact"
+    alter(client, BROKER, "", ("group.max.size", SET, "9"), version=version)
+    assert gateway.cluster.image().cluster_config().group_max_size == 9
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "change", "code"),
+    [
+        (TOPIC, "a", ("retention.ms", SET, "much"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", ("retention.m", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", ("retention.ms", SET, None), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (TOPIC, "none", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (BROKER, "1001", ("num.io.threads", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ("x", SET, "1"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_change_that_is_not_possible_changes_nothing(
+    gateway, client, resource_type, name, change, code
+):
+    before = overrides(gateway)
+    found = alter(client, resource_type, name, ("segment.ms", SET, "77"), change)
+    assert found.error_code == code
+    assert found.error_message
+    assert overrides(gateway) == before
+
+
+def test_nothing_is_changed_to_validate_and_a_key_twice_is_refused(gateway, client):
+    before = overrides(gateway)
+    assert alter(client, TOPIC, "a", ("segment.ms", SET, "7"), validate_only=True).error_code == 0
+    twice = [("segment.ms", SET, "7"), ("segment.ms", DELETE, None)]
+    assert alter(client, TOPIC, "a", *twice).error_code == ErrorCode.INVALID_REQUEST
+    assert overrides(gateway) == before
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_the_old_request_replaces_all_configs_of_a_resource(gateway, client, version):
+    resource = _Alter.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="a",
+        configs=[_Alter.AlterableConfig(name="segment.ms", value="77")],
+    )
+    unknown = _Alter.AlterConfigsResource(resource_type=TOPIC, resource_name="none")
+    empty = _Alter.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="b",
+        configs=[_Alter.AlterableConfig(name="segment.ms", value=None)],
+    )
+    found = client.ask("AlterConfigs", version, resources=[resource, unknown, empty]).responses
+    assert [each.error_code for each in found] == [
+        0,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_CONFIG,
+    ]
+    assert overrides(gateway) == {"segment.ms": "77"}
+    assert overrides(gateway, "b") == {}

@@ -1,0 +1,294 @@
+"""Fetch: what a client reads, how long it waits, and how it moves on."""
+
+import pytest
+
+from spark_log import Admin, NewTopic, Producer
+from spark_log.gateway.errors import ErrorCode
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
+from spark_log.log import BatchAppend
+from spark_log.record import EndTransactionMarker, ProducerAppend
+from tests.gateway.data_client import (
+    TOPIC,
+    batches_of,
+    client_batch,
+    fetch,
+    fetch_fields,
+    next_offset_of,
+    produce,
+    rows_of,
+)
+from tests.gateway.support import running_gateway
+from tests.record.samples import numbered
+
+LONG_MS = 20_000
+"""A wait that a test does not reach the end of."""
+
+
+@pytest.fixture
+def root(tmp_path):
+    return str(tmp_path / "root")
+
+
+@pytest.fixture(params=[67_108_864, 0], ids=["from the cache", "from the log"])
+def gateway(root, request):
+    with running_gateway(root, **{"tail.cache.bytes": request.param}) as gateway:
+        Admin(root).create_topics([NewTopic(TOPIC, num_partitions=2)])
+        yield gateway
+
+
+@pytest.fixture
+def client(gateway):
+    with gateway.client() as client:
+        yield client
+
+
+@pytest.fixture
+def log(gateway):
+    """The log of partition 0, of another process."""
+    return gateway.cluster.partition_log(gateway.cluster.topic(TOPIC), 0)
+
+
+def offsets(first, count):
+    return [(offset, f"record:{offset}") for offset in range(first, first + count)]
+
+
+class TestRecords:
+    @pytest.mark.parametrize("version", range(4, 13))
+    def test_are_those_that_were_produced(self, client, version):
+        produce(client, client_batch(0, 3))
+        fetched = fetch(client, 0, version=version)
+        assert rows_of(fetched) == offsets(0, 3)
+        assert (fetched.error_code, fetched.high_watermark) == (ErrorCode.NONE, 3)
+
+    def test_are_found_by_topic_id(self, client, gateway):
+        produce(client, client_batch(0, 3))
+        topic_id = gateway.cluster.topic(TOPIC).topic_id
+        assert rows_of(fetch(client, 0, version=18, topic=topic_id)) == offsets(0, 3)
+
+    def test_of_other_writers_are_read_too(self, client, log):
+        produce(client, client_batch(0, 2))
+        log.append(numbered(2, 2))
+        produce(client, client_batch(4, 2))
+        rows, offset = [], 0
+        while offset < 6:
+            fetched = fetch(client, offset)
+            rows += rows_of(fetched)
+            offset = next_offset_of(fetched)
+        assert rows == offsets(0, 6)
+
+    def test_begin_with_the_batch_of_an_offset_within_it(self, client):
+        produce(client, client_batch(0, 5))
+        assert rows_of(fetch(client, 3))[-2:] == offsets(3, 2)
+
+    def test_end_at_max_bytes_but_for_the_first_batch(self, client):
+        for first in range(0, 6, 2):
+            produce(client, client_batch(first, 2))
+        assert rows_of(fetch(client, 0, max_bytes=1))[0] == (0, "record:0")
+        limited = fetch(client, 0, partition_max_bytes=150)
+        assert 0 < next_offset_of(limited) < 6
+
+    def test_are_all_read_by_small_fetches(self, client):
+        produce(client, client_batch(0, 50))
+        rows, offset = [], 0
+        while offset < 50:
+            fetched = fetch(client, offset, partition_max_bytes=200)
+            rows += [row for row in rows_of(fetched) if row[0] >= offset]
+            offset = next_offset_of(fetched)
+        assert rows == offsets(0, 50)
+
+    def test_with_zstd_are_not_given_to_old_clients(self, client):
+        data = from_arrow(
+            numbered(0, 9),
+            base_offset=0,
+            target=BatchTarget(),
+            compression=CompressionType.ZSTD,
+        )
+        produce(client, data)
+        (old,) = batches_of(fetch(client, 0, version=9))
+        assert old.compression_type == CompressionType.NONE
+
+    def test_have_the_leader_epoch_of_the_log(self, client):
+        produce(client, client_batch(0, 3))
+        assert [batch.leader_epoch for batch in batches_of(fetch(client, 0))] == [0]
+
+
+class TestOffsets:
+    def test_after_the_end_are_out_of_range(self, client):
+        produce(client, client_batch(0, 3))
+        assert fetch(client, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_at_the_end_wait(self, client):
+        assert fetch(client, 0).error_code == ErrorCode.NONE
+
+    def test_before_the_start_are_out_of_range(self, client, root):
+        produce(client, client_batch(0, 3))
+        produce(client, client_batch(3, 3))
+        fetch(client, 0)
+        Admin(root).delete_records({(TOPIC, 0): 3})
+        with_start = client.ask("ListOffsets", 5, **list_offsets_fields(-2))
+        assert with_start.topics[0].partitions[0].offset == 3
+        assert fetch(client, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert rows_of(fetch(client, 3)) == offsets(3, 3)
+
+
+class TestWaiting:
+    def test_ends_with_an_append_through_this_gateway(self, client, gateway):
+        client.send("Fetch", 11, **fetch_fields({0: 0}, max_wait_ms=LONG_MS))
+        with gateway.client() as producer:
+            produce(producer, client_batch(0, 3))
+        _, response = client.receive()
+        assert rows_of(response.responses[0].partitions[0]) == offsets(0, 3)
+
+    def test_ends_with_an_append_of_another_process(self, client, log):
+        client.send("Fetch", 11, **fetch_fields({0: 0}, max_wait_ms=LONG_MS))
+        log.append(numbered(0, 3))
+        _, response = client.receive()
+        assert rows_of(response.responses[0].partitions[0]) == offsets(0, 3)
+
+    def test_ends_when_min_bytes_are_there(self, client, gateway):
+        fields = fetch_fields({0: 0, 1: 0}, max_wait_ms=LONG_MS, min_bytes=200)
+        client.send("Fetch", 11, **fields)
+        with gateway.client() as producer:
+            for partition in (0, 1, 0):
+                produce(producer, client_batch(0, 3), partition=partition)
+        _, response = client.receive()
+        found = response.responses[0].partitions
+        assert sum(len(each.records) for each in found) >= 200
+
+    def test_ends_with_an_error_of_a_partition(self, client):
+        fields = fetch_fields({0: 0, 7: 0}, max_wait_ms=LONG_MS)
+        first, second = client.ask("Fetch", 11, **fields).responses[0].partitions
+        assert (first.error_code, second.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def test_ends_after_max_wait(self, client):
+        assert not fetch(client, 0, max_wait_ms=1).records
+
+
+class TestReadCommitted:
+    def send(self, log, producer_id, count=2, *, is_transactional=True, sequence=0):
+        producer = ProducerAppend(producer_id, 0, sequence, is_transactional)
+        records = numbered(0, count, mark=str(producer_id))
+        (info,) = log.append_batches([BatchAppend(records, producer)])
+        return info
+
+    def values(self, client, *, committed=True):
+        """All values, as a client reads them that moves on by the batches it gets."""
+        values, offset = [], 0
+        while True:
+            fetched = fetch(client, offset, isolation_level=int(committed))
+            following = next_offset_of(fetched)
+            if following is None:
+                return values, offset
+            assert following > offset
+            values += [row[1] for row in rows_of(fetched) if row[0] >= offset]
+            offset = following
+
+    def test_ends_at_the_last_stable_offset(self, client, log):
+        self.send(log, 1, is_transactional=False)
+        self.send(log, 2)
+        self.send(log, 3, is_transactional=False)
+        assert self.values(client) == (["1:0", "1:1"], 2)
+        fetched = fetch(client, 2, isolation_level=1)
+        assert (fetched.last_stable_offset, fetched.high_watermark) == (2, 6)
+        assert len(self.values(client, committed=False)[0]) == 6
+
+    def test_moves_past_aborted_records_at_the_end(self, client, log):
+        self.send(log, 1, is_transactional=False)
+        self.send(log, 2)
+        log.append_markers([EndTransactionMarker(2, 1, False)])
+        assert self.values(client) == (["1:0", "1:1"], 5)
+
+    def test_moves_past_a_log_of_aborted_records(self, client, log):
+        self.send(log, 2)
+        log.append_markers([EndTransactionMarker(2, 1, False)])
+        assert self.values(client) == ([], 3)
+        (batch,) = batches_of(fetch(client, 0, isolation_level=1))
+        assert batch.is_control
+        assert (batch.record_count, batch.base_offset, batch.last_offset) == (1, 0, 2)
+
+    def test_leaves_out_aborted_records_between_others(self, client, log):
+        self.send(log, 2)
+        self.send(log, 1, is_transactional=False)
+        log.append_markers([EndTransactionMarker(2, 1, False)])
+        self.send(log, 3)
+        log.append_markers([EndTransactionMarker(3, 1, True)])
+        assert self.values(client) == (["1:0", "1:1", "3:0", "3:1"], 8)
+
+    def test_ends_its_wait_with_a_marker(self, client, log):
+        self.send(log, 2)
+        fields = fetch_fields({0: 0}, max_wait_ms=LONG_MS, isolation_level=1)
+        client.send("Fetch", 11, **fields)
+        log.append_markers([EndTransactionMarker(2, 1, True)])
+        _, response = client.receive()
+        assert [value for _, value in rows_of(response.responses[0].partitions[0])] == [
+            "2:0",
+            "2:1",
+        ]
+
+    def test_waits_quietly_for_a_transaction_of_another_process(self, client, log, gateway):
+        """The records of the open transaction are found once, and not read again and again."""
+        logs = gateway.server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0).logs
+        reads = []
+        shipped = logs.read
+        logs.read = lambda *arguments: reads.append(1) or shipped(*arguments)
+        fetch(client, 0, isolation_level=1)
+        fields = fetch_fields({0: 0}, max_wait_ms=400, isolation_level=1)
+        client.send("Fetch", 11, **fields)
+        self.send(log, 2)
+        _, response = client.receive()
+        assert not response.responses[0].partitions[0].records
+        assert len(reads) <= 4
+
+    def test_names_no_aborted_transaction(self, client, log):
+        self.send(log, 2)
+        assert fetch(client, 0, isolation_level=1).aborted_transactions == []
+        assert fetch(client, 0, isolation_level=0).aborted_transactions is None
+
+
+class TestRequests:
+    def test_with_a_session_begin_anew(self, client):
+        fields = fetch_fields({0: 0}, session_id=3, session_epoch=1)
+        response = client.ask("Fetch", 11, **fields)
+        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        response = client.ask("Fetch", 11, **fetch_fields({0: 0}, session_epoch=0))
+        assert (response.error_code, response.session_id) == (0, 0)
+
+    def test_with_a_newer_leader_epoch_are_refused(self, client):
+        assert fetch(client, 0, epoch=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert fetch(client, 0, epoch=0).error_code == ErrorCode.NONE
+
+    def test_of_an_unknown_topic_are_refused(self, client):
+        answer = fetch(client, 0, topic="trains")
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer = fetch(client, 0, version=13, topic="B" * 22)
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    def test_of_a_deleted_topic_are_refused(self, client, root):
+        produce(client, client_batch())
+        fetch(client, 0)
+        Admin(root).delete_topics([TOPIC])
+        Admin(root).create_topics([NewTopic(TOPIC)])
+        with Producer(root) as producer:
+            producer.send(TOPIC, b"new").result()
+        # For metadata.max.age.ms the gateway may know the old topic: its records, or what is left.
+        while (found := rows_of(answer := fetch(client, 0))) != [(0, "new")]:
+            assert answer.error_code or found in ([], offsets(0, 2))
+
+
+def list_offsets_fields(timestamp, *, epoch=-1, isolation_level=0):
+    request = message_class("ListOffsetsRequest")
+    return {
+        "replica_id": -1,
+        "isolation_level": isolation_level,
+        "topics": [
+            request.ListOffsetsTopic(
+                name=TOPIC,
+                partitions=[
+                    request.ListOffsetsPartition(
+                        partition_index=0, timestamp=timestamp, current_leader_epoch=epoch
+                    )
+                ],
+            )
+        ],
+    }

@@ -1,0 +1,145 @@
+"""InitProducerId, EndTxn, and the requests that describe producers and transactions."""
+
+import pytest
+
+from spark_log import Admin, NewTopic, Producer, TopicPartition
+from spark_log.gateway.errors import ErrorCode
+from spark_log.gateway.protocol import message_class
+from spark_log.record import ProducerIdAndEpoch
+from spark_log.transaction import TopicIdPartition
+from tests.cli.support import begin_transaction
+
+_Topic = message_class("DescribeProducersRequest").TopicRequest
+
+
+@pytest.fixture
+def root(gateway, tmp_path):
+    Admin(tmp_path / "root").create_topics([NewTopic("t", 2)])
+    return tmp_path / "root"
+
+
+def begin(gateway, found, *partitions):
+    """Register partitions, as produce requests do."""
+    topic_id = gateway.cluster.image().topic("t").topic_id
+    producer = ProducerIdAndEpoch(found.producer_id, found.producer_epoch)
+    gateway.server.gateway.transactions.add_partitions(
+        "x", producer, [TopicIdPartition(topic_id, number) for number in partitions]
+    )
+
+
+@pytest.mark.parametrize("version", range(7))
+def test_each_idempotent_producer_gets_an_id_of_its_own(client, version):
+    found = [client.ask("InitProducerId", version, transactional_id=None) for _ in range(3)]
+    assert [(each.error_code, each.producer_epoch) for each in found] == [(0, 0)] * 3
+    assert len({each.producer_id for each in found}) == 3
+
+
+def init(client, version=6, **fields):
+    fields.setdefault("transactional_id", "x")
+    return client.ask("InitProducerId", version, transaction_timeout_ms=60_000, **fields)
+
+
+def test_a_transactional_id_keeps_its_producer_and_a_new_process_fences_the_old_one(client):
+    first, second = init(client), init(client)
+    assert first.producer_id == second.producer_id
+    assert (first.producer_epoch, second.producer_epoch) == (0, 1)
+    mine = {"producer_id": first.producer_id, "producer_epoch": 0}
+    assert init(client, **mine).error_code == ErrorCode.PRODUCER_FENCED
+    assert init(client, 3, **mine).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    third = init(client, producer_id=second.producer_id, producer_epoch=1)
+    assert (third.error_code, third.producer_epoch) == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+        ({"enable2_pc": True}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_request_that_contradicts_itself_is_refused(client, fields, code):
+    assert init(client, **fields).error_code == code
+
+
+def test_a_timeout_that_the_cluster_does_not_allow_is_refused(client):
+    for timeout_ms in (0, -5, 10**8):
+        found = client.ask(
+            "InitProducerId", 4, transactional_id="x", transaction_timeout_ms=timeout_ms
+        )
+        assert found.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def end(client, found, committed):
+    return client.ask(
+        "EndTxn",
+        5,
+        transactional_id="x",
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        committed=committed,
+    )
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_the_end_of_a_transaction_raises_the_epoch_and_may_be_repeated(
+    gateway, client, root, committed
+):
+    found = init(client)
+    begin(gateway, found, 0, 1)
+    for _ in range(2):
+        after = end(client, found, committed)
+        assert (after.error_code, after.producer_id) == (0, found.producer_id)
+        assert after.producer_epoch == found.producer_epoch + 1
+    state = "CompleteCommit" if committed else "CompleteAbort"
+    assert Admin(root).describe_transactions(["x"])["x"].state == state
+    other = end(client, found, not committed)
+    assert other.error_code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
+
+
+def test_nothing_can_be_committed_and_nothing_is_aborted_without_harm(client):
+    found = init(client)
+    assert end(client, found, True).error_code == ErrorCode.INVALID_TXN_STATE
+    assert end(client, found, False).error_code == 0
+
+
+def test_a_fenced_producer_ends_nothing(gateway, client, root):
+    found = init(client)
+    begin(gateway, found, 0)
+    init(client)
+    assert end(client, found, True).error_code in (
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    )
+
+
+def test_transactions_are_listed_and_described(gateway, client, root):
+    begin_transaction(root, "mine", TopicPartition("t", 0))
+    listed = client.ask("ListTransactions", 2)
+    assert [
+        (each.transactional_id, each.transaction_state) for each in listed.transaction_states
+    ] == [("mine", "Ongoing")]
+    filters = {"state_filters": ["Empty", "Nonsense"]}
+    answer = client.ask("ListTransactions", 2, **filters)
+    assert (answer.unknown_state_filters, answer.transaction_states) == (["Nonsense"], [])
+    answer = client.ask("ListTransactions", 2, transactional_id_pattern="(")
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    known, unknown = client.ask(
+        "DescribeTransactions", 0, transactional_ids=["mine", "none"]
+    ).transaction_states
+    assert (known.transaction_state, known.error_code) == ("Ongoing", 0)
+    assert [(each.topic, each.partitions) for each in known.topics] == [("t", [0])]
+    assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_producers_of_partitions_are_described(client, root):
+    with Producer(root, enable_idempotence=True) as producer:
+        producer.send("t", b"a", partition=0).result(30)
+    (topic,) = client.ask(
+        "DescribeProducers", 0, topics=[_Topic(name="t", partition_indexes=[0, 1, 9])]
+    ).topics
+    first, second, unknown = topic.partitions
+    assert [each.last_sequence for each in first.active_producers] == [0]
+    assert (second.error_code, second.active_producers) == (0, [])
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

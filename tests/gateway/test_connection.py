@@ -1,0 +1,254 @@
+"""Connections: frames, the order of answers, back pressure, and what ends a connection."""
+
+import asyncio
+import struct
+import threading
+from dataclasses import replace
+
+import pytest
+
+from spark_log.gateway.protocol import encode_request, message_class, new_message
+from spark_log.gateway.request import Api
+from spark_log.gateway.requests import HANDLERS, Handler
+from tests.gateway.support import TIMEOUT_S, RawClient, frame, running_gateway
+
+_Response = message_class("HeartbeatResponse")
+
+
+class Held:
+    """A handler of Heartbeat requests that are answered when the test says so."""
+
+    def __init__(self):
+        self.started = []
+        self.events = {}
+        self.changed = threading.Condition()
+
+    async def handle(self, gateway, context, request):
+        number = request.generation_id
+        event = asyncio.Event()
+        with self.changed:
+            self.started.append(number)
+            self.events[number] = event
+            self.changed.notify_all()
+        if number < 0:
+            raise ZeroDivisionError("a fault of the handler")
+        if request.member_id != "at once":
+            await event.wait()
+        return None if request.member_id == "no answer" else _Response(throttle_time_ms=number)
+
+    def wait_for(self, numbers):
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.started == numbers, TIMEOUT_S), self.started
+
+
+@pytest.fixture
+def held():
+    return Held()
+
+
+@pytest.fixture
+def handlers(held):
+    return {**HANDLERS, 12: Handler(Api(12, "Heartbeat", 0, 4), held.handle)}
+
+
+@pytest.fixture
+def gateway(tmp_path, handlers):
+    with running_gateway(tmp_path / "root", handlers=handlers) as running:
+        yield running
+
+
+def answer(gateway, held, *numbers):
+    for number in numbers:
+        gateway.call(held.events[number].set)
+
+
+def test_requests_are_started_in_order_and_overlap_and_answers_keep_the_order(
+    gateway, client, held
+):
+    sent = [client.send("Heartbeat", 4, generation_id=number) for number in range(5)]
+    held.wait_for([0, 1, 2, 3, 4])
+    answer(gateway, held, 4, 2, 1, 3, 0)
+    received = [client.receive() for _ in range(5)]
+    assert [found for found, _ in received] == sent
+    assert [response.throttle_time_ms for _, response in received] == [0, 1, 2, 3, 4]
+
+
+def test_a_request_without_answer_does_not_hold_the_next(gateway, client, held):
+    client.send("Heartbeat", 4, generation_id=0, member_id="no answer")
+    last = client.send("Heartbeat", 4, generation_id=1)
+    held.wait_for([0, 1])
+    answer(gateway, held, 0, 1)
+    assert client.receive()[0] == last
+
+
+def test_one_client_does_not_hold_another(gateway, client, held):
+    client.send("Heartbeat", 4, generation_id=0)
+    held.wait_for([0])
+    with gateway.client() as other:
+        assert other.ask("Heartbeat", 4, generation_id=1, member_id="at once").throttle_time_ms == 1
+    answer(gateway, held, 0)
+    client.receive()
+
+
+def test_a_frame_may_come_in_pieces(client, held):
+    data = b"".join(encode_request("ApiVersions", 0, 1, None, new_message("ApiVersionsRequest")))
+    for position in range(len(data)):
+        client.send_bytes(data[position : position + 1])
+    assert client.receive_frame()
+
+
+def test_no_more_is_read_than_a_connection_may_have_in_flight(tmp_path, handlers, held):
+    config = {"max.in.flight.requests.per.connection": 2}
+    root = tmp_path / "root"
+    with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as client:
+        for number in range(4):
+            client.send("Heartbeat", 4, generation_id=number)
+        held.wait_for([0, 1])
+        with gateway.client() as other:  # the event loop has seen all that was sent
+            other.ask("ApiVersions", 0)
+        held.wait_for([0, 1])
+        answer(gateway, held, 0)
+        held.wait_for([0, 1, 2])
+        answer(gateway, held, 1)
+        held.wait_for([0, 1, 2, 3])
+        answer(gateway, held, 2, 3)
+        assert [client.receive()[1].throttle_time_ms for _ in range(4)] == [0, 1, 2, 3]
+
+
+def test_requests_wait_for_memory_and_go_on(tmp_path, handlers, held):
+    config = {"queued.max.request.bytes": 100}
+    with (
+        running_gateway(tmp_path / "root", handlers=handlers, **config) as gateway,
+        gateway.client() as first,
+        gateway.client() as second,
+    ):
+        first.send("Heartbeat", 4, generation_id=0, group_id="g" * 60)
+        held.wait_for([0])
+        second.send("Heartbeat", 4, generation_id=1, group_id="g" * 60)
+        first.send("Heartbeat", 4, generation_id=2, group_id="g" * 60)
+        with gateway.client() as other:
+            other.send("ApiVersions", 0)
+            held.wait_for([0])
+            answer(gateway, held, 0)
+            held.wait_for([0, 1])
+            answer(gateway, held, 1)
+            held.wait_for([0, 1, 2])
+            answer(gateway, held, 2)
+            other.receive()
+        assert first.receive()[1].throttle_time_ms == 0
+        assert first.receive()[1].throttle_time_ms == 2
+        assert second.receive()[1].throttle_time_ms == 1
+        assert gateway.server.memory.used_bytes == 0
+
+
+def test_memory_of_a_client_that_left_in_mid_frame_is_given_back(gateway, client):
+    client.send_bytes(struct.pack(">i", 90_000_000) + b"some bytes")
+    with gateway.client() as other:
+        other.ask("ApiVersions", 0)
+    client.socket.close()
+    while gateway.call(lambda: len(gateway.server.connections)):
+        pass
+    assert gateway.server.memory.used_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 2**31 - 1),
+        frame(b"\x00"),
+        frame(struct.pack(">hhih", 18, 0, 1, 30_000)),  # a client id longer than the frame
+        frame(struct.pack(">hhih", 999, 0, 1, -1)),  # no such API
+        frame(struct.pack(">hhih", 12, 99, 1, -1)),  # no such version
+        frame(struct.pack(">hhih", 12, 4, 1, -1) + b"\x00\xff\xff\xff\xff\x0f"),
+        b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n",
+    ],
+)
+def test_what_cannot_be_read_ends_its_connection_and_no_other(gateway, client, data):
+    with gateway.client() as hostile:
+        hostile.send_bytes(data)
+        assert hostile.is_closed()
+    assert client.ask("ApiVersions", 0).error_code == 0
+
+
+def test_a_fault_of_a_handler_ends_its_connection_after_the_answers_before_it(
+    gateway, client, held
+):
+    with gateway.client() as unlucky:
+        unlucky.send("Heartbeat", 4, generation_id=5, member_id="at once")
+        unlucky.send("Heartbeat", 4, generation_id=-1)
+        assert unlucky.receive()[1].throttle_time_ms == 5
+        assert unlucky.is_closed()
+    assert client.ask("ApiVersions", 0).error_code == 0
+
+
+def test_a_fault_of_a_handler_is_answered_if_the_api_can(tmp_path, held):
+    api = Api(12, "Heartbeat", 0, 4, error_response=lambda _, code, __: _Response(error_code=code))
+    handlers = {12: Handler(api, held.handle)}
+    root = tmp_path / "root"
+    with running_gateway(root, handlers=handlers) as gateway, gateway.client() as client:
+        assert client.ask("Heartbeat", 4, generation_id=-1).error_code == -1
+
+
+def test_a_slow_request_and_an_idle_connection_are_closed(gateway, client, held):
+    with gateway.client() as slow, gateway.client() as idle, gateway.client() as busy:
+        slow.send_bytes(struct.pack(">i", 100) + b"a")
+        idle.ask("ApiVersions", 0)
+        busy.send("Heartbeat", 4, generation_id=0)
+        held.wait_for([0])
+        gateway.call(lambda: gateway.server.check_connections(gateway.loop.time() + 31))
+        assert slow.is_closed()
+        assert idle.ask("ApiVersions", 0).error_code == 0
+        gateway.call(lambda: gateway.server.check_connections(gateway.loop.time() + 601))
+        assert idle.is_closed()
+        answer(gateway, held, 0)
+        assert busy.receive()[1].throttle_time_ms == 0
+
+
+def test_connections_above_the_limit_are_closed(tmp_path):
+    config = {"max.connections": 1}
+    with running_gateway(tmp_path / "root", **config) as gateway, gateway.client() as first:
+        first.ask("ApiVersions", 0)
+        with gateway.client() as second:
+            assert second.is_closed()
+        first.ask("ApiVersions", 0)
+
+
+def test_stopping_answers_what_was_received_and_accepts_nothing_more(tmp_path, handlers, held):
+    with running_gateway(tmp_path / "root", handlers=handlers) as gateway:
+        client = gateway.client()
+        client.send("Heartbeat", 4, generation_id=7)
+        held.wait_for([7])
+        stopping = threading.Thread(target=gateway.run, args=(gateway.server.stop(),))
+        stopping.start()
+        while gateway.server.is_listening:
+            pass
+        with pytest.raises(ConnectionError):
+            RawClient(gateway.host, gateway.port).ask("ApiVersions", 0)
+        answer(gateway, held, 7)
+        assert client.receive()[1].throttle_time_ms == 7
+        assert client.is_closed()
+        stopping.join(TIMEOUT_S)
+        assert not stopping.is_alive()
+
+
+def test_the_client_software_of_api_versions_is_in_the_context(tmp_path):
+    contexts = []
+
+    async def handle(gateway, context, request):
+        contexts.append(context)
+        return _Response()
+
+    api = replace(Api(12, "Heartbeat", 0, 4))
+    handlers = {**HANDLERS, 12: Handler(api, handle)}
+    with (
+        running_gateway(tmp_path / "root", handlers=handlers) as gateway,
+        gateway.client() as client,
+    ):
+        client.ask("ApiVersions", 3, client_software_name="lib", client_software_version="1")
+        client.ask("Heartbeat", 4)
+    (found,) = contexts
+    assert found.client_software == ("lib", "1")
+    assert (found.client_id, found.client_host) == ("a-test", "127.0.0.1")
+    assert found.principal == "User:ANONYMOUS"
