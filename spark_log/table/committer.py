@@ -487,11 +487,13 @@ def read_data_file(
 
 
 def _check_files(table: TopicTable, version: TableVersion) -> None:
-    """Check that no other program has added files to a version.
+    """Check that no other program has added files to a version, or removed some.
 
     Raises:
         StorageError: one has.
     """
+    for partition in version.partitions:
+        version.check_is_whole(table.topic, partition)
     if version.foreign_paths:
         raise StorageError(
             f"{table.directory}: another program has added {version.foreign_paths[0]} to the "

@@ -7,12 +7,12 @@ from contextlib import suppress
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_log import ConfigResource, NewTopic, TopicPartition
+from spark_log import ConfigResource, NewTopic, TopicPartition, scan
 from spark_log.cluster import Cluster, ClusterCleaner, TopicTables, orphaned_directories
 from spark_log.errors import InvalidConfigurationError, SparkLogError, StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.storage.local import LocalStore
-from spark_log.table import CleanupPolicy, TableCommitter
+from spark_log.table import CleanupPolicy, TableCommitter, rebuild_table
 from tests.store_calls import counted_calls
 
 DAY_MS = 86_400_000
@@ -385,6 +385,28 @@ class TestOthers:
         root.delta_rs().vacuum(dry_run=False, full=is_full)
         assert root.log_files() == before
         assert any(name.endswith(".log") for name in before)
+
+    @pytest.mark.parametrize("removed", [0, 1, 2])
+    def test_a_file_that_one_removed_is_no_gap_for_readers(self, root, removed):
+        for round_number in range(3):
+            root.fill(5, start=10 * round_number)
+            root.clean()
+        rows, version = root.log_rows(), root.newest
+        path = version.path_of(0, version.partitions[0].files[removed])
+        remove = {"path": path, "deletionTimestamp": 1, "dataChange": True}
+        newer = root.directory / f"_delta_log/{version.number + 1:020}.json"
+        newer.write_text(json.dumps({"remove": remove}) + "\n")
+        message = f"has no file with offset {10 * removed} of partition 0.*table rebuild t"
+        with pytest.raises(StorageError, match=message):
+            scan(root.url, "t").read_all()
+        root.fill(1, start=90)
+        before = root.log_files()
+        assert any("another program has removed a file" in str(each) for each in root.errors())
+        assert before.items() <= root.log_files().items(), "nothing was freed"
+        assert root.log_rows()[: len(rows)] == rows
+        rebuild_table(root.table, root.cluster.image().offset)
+        assert root.findings() == []
+        assert scan(root.url, "t").read_all().num_rows == len(rows) + 2
 
     def test_data_files_that_they_left_are_deleted(self, root):
         root.fill(1)
