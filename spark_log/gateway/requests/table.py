@@ -37,6 +37,7 @@ from spark_log.gateway.requests import (
     produce,
     sasl_authenticate,
     sasl_handshake,
+    txn_offset_commit,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -87,6 +88,7 @@ _FILES: tuple[_RequestFile, ...] = (
     produce,
     sasl_authenticate,
     sasl_handshake,
+    txn_offset_commit,
 )
 
 _HANDLERS = (
