@@ -55,7 +55,7 @@ class _Request:
     """A request that has no answer yet.
 
     Attributes:
-        size_bytes: the size of its frame.
+        size_bytes: the memory that it has taken.
         task: the handler; its result is the answer's frame.
     """
 
@@ -110,6 +110,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment] # until it is made
         self._received = bytearray()
         self._frame_bytes = 0  # of the frame that is being received; 0 between frames
+        self._reserved_bytes = 0  # the memory that it has taken, or waits for
         self._frame_began_s = 0.0
         self._has_memory = False
         self._requests: deque[_Request] = deque()
@@ -146,7 +147,7 @@ class Connection(asyncio.Protocol):
         if self._frame_bytes and not self._has_memory:
             self._memory.withdraw(self._on_memory)
         elif self._frame_bytes:
-            self._memory.release(self._frame_bytes)
+            self._memory.release(self._reserved_bytes)
         self._frame_bytes = 0
         self._received.clear()
         self._on_close(self)
@@ -250,7 +251,10 @@ class Connection(asyncio.Protocol):
             return False
         self._frame_bytes = size
         self._frame_began_s = self._loop.time()
-        self._has_memory = self._memory.reserve(size, self._on_memory)
+        # Memory that is taken before it arrives is for clients that have shown who they are: others
+        # could take all of it by a few bytes each.
+        self._reserved_bytes = size if self._is_authenticated else 0
+        self._has_memory = not self._reserved_bytes or self._memory.reserve(size, self._on_memory)
         return True
 
     def _on_memory(self) -> None:
@@ -261,8 +265,7 @@ class Connection(asyncio.Protocol):
     def _start(self, frame: memoryview) -> None:
         authenticator = self._authenticator
         if self._has_raw_tokens and authenticator is not None and authenticator.expects_token:
-            task = self._loop.create_task(self._answer_token(authenticator, bytes(frame)))
-            self._add(frame, task)
+            self._add(self._loop.create_task(self._answer_token(authenticator, bytes(frame))))
             return
         try:
             header = decode_header(frame)
@@ -272,7 +275,7 @@ class Connection(asyncio.Protocol):
                 )
             request = self._dispatcher.decode(header, frame)
         except MalformedMessageError as error:
-            self._memory.release(len(frame))
+            self._memory.release(self._reserved_bytes)
             self.abort(str(error))
             return
         if header.api_key == API_VERSIONS_KEY and header.api_version >= 3 and request is not None:
@@ -293,10 +296,10 @@ class Connection(asyncio.Protocol):
         )
         if header.api_key == _HANDSHAKE_KEY:
             self._has_raw_tokens = header.api_version == 0
-        self._add(frame, self._loop.create_task(self._dispatcher.answer(context, request)))
+        self._add(self._loop.create_task(self._dispatcher.answer(context, request)))
 
-    def _add(self, frame: memoryview, task: asyncio.Task[list[bytes] | None]) -> None:
-        self._requests.append(_Request(len(frame), task))
+    def _add(self, task: asyncio.Task[list[bytes] | None]) -> None:
+        self._requests.append(_Request(self._reserved_bytes, task))
         task.add_done_callback(self._on_answer)
 
     async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
