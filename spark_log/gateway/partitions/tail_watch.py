@@ -13,7 +13,7 @@ from spark_log.util import SuppressedErrors
 
 _log = logging.getLogger(__name__)
 
-_LOCAL_PROBES: Final = ProbeInterval(1.0, 20.0)
+_LOCAL_PROBES: Final = ProbeInterval(1.0, 50.0)
 """A probe is a system call, and a wake-up of a thread for all partitions together."""
 
 
