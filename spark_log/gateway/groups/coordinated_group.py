@@ -130,6 +130,8 @@ class CoordinatedGroup:
 
         self._log.commit(decide, is_recent=True)
         logged = self._log.state
+        # If the answer was lost and found again, others may have changed the group since.
+        self._check(logged, wanted)
         fence = decision.state.fence
         if change == "sync":
             self._raise_fence(logged.generation)
