@@ -8,6 +8,8 @@ The assignment of a generation is answered only after the offsets table refuses 
 generations: whoever gets a partition reads an offset that no earlier owner can change any more.
 After a crash at any point another gateway continues from the log; a rebalance that was under way
 begins anew.
+
+The rules: (protocol G15, G16, G17, G18).
 """
 
 from __future__ import annotations
