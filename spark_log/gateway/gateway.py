@@ -45,8 +45,8 @@ class Gateway:
         cluster: the opened root.
         admin: an admin client of the root.
         apis: the APIs that the server answers, by key.
-        partitions: the partitions that clients write and read.
         transactions: the transactions of clients.
+        partitions: the partitions that clients write and read.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
         groups: the groups of Kafka's clients that this gateway coordinates.
     """

@@ -56,7 +56,8 @@ from .records import ProducerIdsRecord as ProducerIdsRecord
 from .records import RegisterBrokerRecord as RegisterBrokerRecord
 from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
-from .table_placement import check_is_on_root as check_is_on_root
+from .table_requirements import check_is_table as check_is_table
+from .table_requirements import check_table_requirements as check_table_requirements
 from .topic_image import TopicImage as TopicImage
 from .topic_image import parse_replica_directory as parse_replica_directory
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS

@@ -9,9 +9,9 @@ the same work.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from spark_log.delta import DataFile, DeltaCleanup, point_to_checkpoint, write_checkpoint
@@ -24,7 +24,7 @@ from spark_log.errors import (
 from spark_log.log import SegmentReader
 from spark_log.log.clean import named_end
 from spark_log.log.files import MAX_MERGE_GENERATION, SegmentName, live_log
-from spark_log.metadata import TopicImage, check_is_on_root
+from spark_log.metadata import TopicImage, check_table_requirements
 from spark_log.storage import (
     FileInfo,
     Store,
@@ -35,6 +35,7 @@ from spark_log.storage import (
 from spark_log.table.listing import LogFiles, log_files
 from spark_log.table.next_version import next_partition, with_setting, with_start
 from spark_log.table.partition_table import (
+    COLUMNS_TAG,
     CleanupPolicy,
     PartitionTable,
     TableSetting,
@@ -43,9 +44,11 @@ from spark_log.table.partition_table import (
 from spark_log.table.schema import (
     CHECKPOINT_INTERVAL,
     PARTITION_COLUMN,
+    PARTITION_FOLDER_PREFIX,
     TABLE_PROTOCOL,
     table_metadata,
 )
+from spark_log.table.statistics import time_text, typed_statistics
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
@@ -111,7 +114,7 @@ class TableCommitter:
             if setting.policy == CleanupPolicy.NONE == version.setting.policy:
                 return version
             if setting.policy != CleanupPolicy.NONE:
-                check_is_on_root(self.topic)
+                check_table_requirements(self.topic)
             _check_files(table, version)
             if version.is_outdated:
                 _log.debug("%s: this process knows an older state of the topic", table.directory)
@@ -154,8 +157,8 @@ class TableCommitter:
                 continue
             return
 
-    def clean(self, now_us: int) -> None:
-        """Delete versions that are past their retention, and data files that others left.
+    def delete_versions(self, now_us: int) -> None:
+        """Delete versions that are past their retention.
 
         Args:
             now_us: the storage's time, or earlier, microseconds since the epoch.
@@ -171,6 +174,19 @@ class TableCommitter:
         )
         cleanup = DeltaCleanup(table.store, table.directory, table.clock, TABLE_PROTOCOL)
         cleanup.delete_versions(now_us - retention_ms * 1000)
+
+    def delete_left_files(self, now_us: int) -> None:
+        """Delete data files that other programs left a day ago, when the table refused them.
+
+        Args:
+            now_us: the storage's time, or earlier, microseconds since the epoch.
+
+        Raises:
+            StorageError: some files were not deleted; the next call continues.
+        """
+        table = self.table
+        if table.refresh().number < 0:
+            return
         for file in left_data_files(table):
             if file.modified_us <= now_us - _ORPHANS_US:
                 table.store.delete(file.path)
@@ -198,10 +214,13 @@ class TableCommitter:
         if partitions is None or setting != version.setting:
             partitions = version.partitions
         reads_ends = CleanupPolicy.COMPACT in (setting.policy, version.setting.policy)
+        # A version without files needs only a log start offset, which no listing shows too high.
+        is_end = setting.policy == CleanupPolicy.NONE
+        delay_ms = math.inf if is_end else self._config.file_delete_delay_ms
 
         def listed(number: int) -> LogFiles:
             directory = f"{self.table.directory}/{version.directories[number]}"
-            return self._list(directory, reads_ends=reads_ends)
+            return self._list(directory, delay_ms, reads_ends=reads_ends)
 
         numbers = sorted(set(partitions) & version.partitions.keys())
         logs = dict(zip(numbers, map_requests(self.table.store, listed, numbers), strict=True))
@@ -219,9 +238,9 @@ class TableCommitter:
             for number, before in version.partitions.items()
         }
 
-    def _list(self, directory: str, *, reads_ends: bool) -> LogFiles:
+    def _list(self, directory: str, delay_ms: float, *, reads_ends: bool) -> LogFiles:
         store, clock = self.table.store, self.table.clock
-        files = list_partition(store, directory, clock, self._config.file_delete_delay_ms)
+        files = list_partition(store, directory, clock, delay_ms)
         generation = live_log(files).compaction_generation
         end = None
         if reads_ends and generation > MAX_MERGE_GENERATION:
@@ -257,7 +276,7 @@ class TableCommitter:
                 topic_id=self.topic.topic_id,
                 partition=number,
                 directory=version.directories[number],
-                data_files=self._data_files(version, number, before, partition),
+                data_files=self.data_files(version, number, before, partition),
                 time_ms=time_ms,
             )
         for path in version.former_paths:
@@ -300,7 +319,7 @@ class TableCommitter:
             {} if metadata is None else metadata.action,
         )
 
-    def _data_files(
+    def data_files(
         self,
         version: TableVersion,
         partition: int,
@@ -342,7 +361,7 @@ _VERSIONS_MS: Final = 30 * 86_400_000
 
 
 def list_partition(
-    store: Store, directory: str, clock: Clock, delete_delay_ms: int
+    store: Store, directory: str, clock: Clock, delete_delay_ms: float
 ) -> list[FileInfo]:
     """Return a listing of a partition's directory that shows the log, without a hole.
 
@@ -380,7 +399,7 @@ def left_data_files(table: TopicTable) -> Iterator[FileInfo]:
     folders = [
         f"{directory}/{name}"
         for name in store.list_directories(directory)
-        if name.startswith(f"{PARTITION_COLUMN}=")
+        if name.startswith(PARTITION_FOLDER_PREFIX)
     ]
     for folder in (directory, *folders):
         for file in store.list(folder):
@@ -417,25 +436,24 @@ def read_data_file(
         reader.size_bytes,
         found.num_rows,
         partition_values={PARTITION_COLUMN: str(partition)},
+        tags={COLUMNS_TAG: found.typed_columns} if found.typed_columns else {},
     )
     if not found.num_rows:
         return file
     least: dict[str, object] = {"offset": found.min_offset}
     most: dict[str, object] = {"offset": found.max_offset}
-    least_time = _time_text(found.min_timestamp_us // 1000)
-    most_time = _time_text(-(-found.max_timestamp_us // 1000))
+    least_time = time_text(found.min_timestamp_us // 1000)
+    most_time = time_text(-(-found.max_timestamp_us // 1000))
     if least_time and most_time:
         least["timestamp"], most["timestamp"] = least_time, most_time
-    return replace(file, min_values=least, max_values=most, null_counts=dict.fromkeys(least, 0))
-
-
-def _time_text(time_ms: int) -> str | None:
-    """Return a time as Delta's statistics have it; None if no calendar has it."""
-    try:
-        time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    nulls: dict[str, object] = dict.fromkeys(least, 0)
+    typed = typed_statistics(reader.column_statistics())
+    return replace(
+        file,
+        min_values=least | typed[0],
+        max_values=most | typed[1],
+        null_counts=nulls | typed[2],
+    )
 
 
 def _check_files(table: TopicTable, version: TableVersion) -> None:

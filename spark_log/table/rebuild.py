@@ -26,7 +26,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     NotFoundError,
 )
-from spark_log.metadata import check_is_on_root
+from spark_log.metadata import check_table_requirements
 from spark_log.table.committer import TableCommitter, list_partition
 from spark_log.table.listing import log_files
 from spark_log.table.partition_table import (
@@ -46,6 +46,9 @@ from spark_log.util import parse_json
 _PARTITIONS_TOGETHER: Final = 16
 
 _log = logging.getLogger(__name__)
+
+REBUILD_OPERATION: Final = "REBUILD"
+"""The operation, in Delta's history, of the version from which on a Delta log was made anew."""
 
 
 def rebuild_table(
@@ -76,11 +79,17 @@ def rebuild_table(
             f"topic {topic.name!r} has table.format=none, so it has no table to rebuild: set "
             f"table.format=delta first"
         )
-    check_is_on_root(topic)
+    check_table_requirements(topic)
     log, time_ms = table.log, table.clock.time_us() // 1000  # wall clock: Delta's history
     directories = partition_directories(topic)
     actions: list[Mapping[str, object]] = [
-        {"commitInfo": {"timestamp": time_ms, "operation": "REBUILD", "engineInfo": "spark-log"}},
+        {
+            "commitInfo": {
+                "timestamp": time_ms,
+                "operation": REBUILD_OPERATION,
+                "engineInfo": "spark-log",
+            }
+        },
         TABLE_PROTOCOL.to_action(),
         table_metadata(topic.name, setting, time_ms, {}),
     ]

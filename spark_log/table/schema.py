@@ -21,12 +21,22 @@ from spark_log.table.partition_table import SETTING_PROPERTY, TableSetting
 
 PARTITION_COLUMN: Final = "partition"
 
+PARTITION_FOLDER_PREFIX: Final = f"{PARTITION_COLUMN}="
+"""Begins the names of folders in which other programs write data files before they are refused."""
+
 TABLE_PROTOCOL: Final = TableProtocol(7, frozenset({"sparkLog"}), (PARTITION_COLUMN,))
 """The protocol of a topic's table."""
 
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 
-_PROPERTIES: Final = {CHECKPOINT_INTERVAL: "10", "delta.enableExpiredLogCleanup": "false"}
+_PROPERTIES: Final = {
+    CHECKPOINT_INTERVAL: "10",
+    "delta.enableExpiredLogCleanup": "false",
+    # Exactly the columns whose statistics each file has. Without it delta-rs expects those of all
+    # columns, takes the smallest value of each other column for a null, and then a filter on the
+    # column finds no row of the file.
+    "delta.dataSkippingStatsColumns": "offset,timestamp",
+}
 
 
 def table_metadata(
@@ -57,8 +67,9 @@ def table_metadata(
 
 
 def _field(name: str, kind: object) -> dict[str, object]:
-    # No column is "not null", though the offset never is: Delta's protocol would have to name a
-    # feature for it (invariants), and Spark refuses to read the table without.
+    # No column is "not null", though the offset never is (ADR 44): Delta's protocol would have to
+    # name the feature "invariants" for it, and clients of this protocol would refuse another one.
+    # Statistics say that a file has no null in it.
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 

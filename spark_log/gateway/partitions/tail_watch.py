@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spark_log.errors import SparkLogError
 from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.log import ProbeInterval
 from spark_log.util import SuppressedErrors
@@ -102,11 +101,7 @@ class TailWatch:
                 continue
             for partition, end_offset in answer:
                 if partition.end_offset == end_offset:
-                    try:
-                        await partition.observe()
-                    except SparkLogError as error:
-                        self._suppressed.add("probe", partition.topic, error)
-                        partition.on_changed()  # the fetch finds the error, and answers it
+                    partition.on_grown()
 
 
 def _changed(ends: Sequence[tuple[GatewayPartition, int]]) -> list[tuple[GatewayPartition, int]]:

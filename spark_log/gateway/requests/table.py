@@ -44,6 +44,8 @@ from spark_log.gateway.requests import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 
@@ -102,6 +104,8 @@ _FILES: tuple[_RequestFile, ...] = (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
 )
 
