@@ -8,6 +8,8 @@ The assignment of a generation is answered only after the offsets table refuses 
 generations: whoever gets a partition reads an offset that no earlier owner can change any more.
 After a crash at any point another gateway continues from the log; a rebalance that was under way
 begins anew.
+
+The rules: (protocol G15, G16, G17, G18).
 """
 
 from __future__ import annotations
@@ -130,6 +132,8 @@ class CoordinatedGroup:
 
         self._log.commit(decide, is_recent=True)
         logged = self._log.state
+        # If the answer was lost and found again, others may have changed the group since.
+        self._check(logged, wanted)
         fence = decision.state.fence
         if change == "sync":
             self._raise_fence(logged.generation)

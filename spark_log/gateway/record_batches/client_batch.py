@@ -229,7 +229,7 @@ def _batches(data: memoryview, max_batches: int) -> Iterator[ClientBatch]:
 def _batch(data: memoryview, index: int) -> ClientBatch:
     fields: tuple[int, ...] = _HEADER.unpack_from(data)
     base_offset, _, leader_epoch, _, crc = fields[:5]
-    batch = ClientBatch(base_offset, leader_epoch, *fields[5:], data=data)  # type: ignore[misc]
+    batch = ClientBatch(base_offset, leader_epoch, *fields[5:], data=data)  # type: ignore[misc, arg-type]
     actual = _crc32c(data)
     if actual != crc:
         raise _corrupt(f"a batch has checksum {actual:#010x}; its header says {crc:#010x}", index)

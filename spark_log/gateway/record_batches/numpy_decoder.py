@@ -149,7 +149,8 @@ class _Fields:
         if max_bytes == _VARINT_BYTES:
             bits &= np.uint64(0xFFFFFFFF)
         signs: np.ndarray = -(bits & np.uint64(1)).view(np.int64)
-        return np.bitwise_xor((bits >> np.uint64(1)).view(np.int64), signs)
+        values: np.ndarray = (bits >> np.uint64(1)).view(np.int64) ^ signs
+        return values
 
     def bytes(self) -> _Slices:
         """Return the next length and byte string of each record."""

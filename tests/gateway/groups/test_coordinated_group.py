@@ -141,6 +141,25 @@ def test_of_two_coordinators_one_loses(open_process):
     assert second.state.generation == 1
 
 
+def test_a_change_that_another_process_followed_is_lost(open_process, monkeypatch):
+    """The answer to an append was lost, and the change is found below another one."""
+    first, second = open_process(), open_process()
+    log = first.group._log  # noqa: SLF001 - nothing public shows the moment after an append
+    commit = log.commit
+
+    def commit_and_stand_still(decide, **how):
+        commit(decide, **how)
+        second.load()
+        name = next(iter(second.state.classic.members))
+        second.apply(decisions.leave(second.state, [MemberIdentity(name)], 3, LIMITS))
+        log.replay()
+
+    first.join(generation_begins=False)
+    monkeypatch.setattr(log, "commit", commit_and_stand_still)
+    with pytest.raises(GroupLostError):
+        first.begin()
+
+
 def test_a_late_coordinator_loses_by_its_first_change_check_or_commit(open_process, table):
     late = open_process()
     name = late.stable()
