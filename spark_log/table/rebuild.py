@@ -34,7 +34,7 @@ from spark_log.table.partition_table import (
     PartitionTable,
     changes,
 )
-from spark_log.table.schema import TABLE_PROTOCOL, table_metadata
+from spark_log.table.schema import TABLE_PROTOCOL, WITHOUT_TYPED_STATISTICS, table_metadata
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
@@ -91,7 +91,7 @@ def rebuild_table(
             }
         },
         TABLE_PROTOCOL.to_action(),
-        table_metadata(topic.name, setting, time_ms, {}),
+        table_metadata(topic.name, setting, time_ms, WITHOUT_TYPED_STATISTICS),
     ]
     for partition, directory in directories.items():
         files = list_partition(

@@ -10,8 +10,9 @@ would delete the files of the log that are not in the table.
 from __future__ import annotations
 
 import json
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -27,16 +28,25 @@ PARTITION_FOLDER_PREFIX: Final = f"{PARTITION_COLUMN}="
 TABLE_PROTOCOL: Final = TableProtocol(7, frozenset({"sparkLog"}), (PARTITION_COLUMN,))
 """The protocol of a topic's table."""
 
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 
 _PROPERTIES: Final = {
     CHECKPOINT_INTERVAL: "10",
     "delta.enableExpiredLogCleanup": "false",
-    # Exactly the columns whose statistics each file has. Without it delta-rs expects those of all
-    # columns, takes the smallest value of each other column for a null, and then a filter on the
-    # column finds no row of the file.
-    "delta.dataSkippingStatsColumns": "offset,timestamp",
 }
+
+
+_STATISTICS_COLUMNS: Final = "delta.dataSkippingStatsColumns"
+"""Names exactly the columns whose statistics each file has, though a file of nulls has no bounds.
+
+delta-rs expects the statistics of each column that it names, and of all columns without it. It
+takes a missing bound for a null, and then a filter on the column finds no row of the file, without
+an error."""
+
+WITHOUT_TYPED_STATISTICS: Final = {"configuration": {_STATISTICS_COLUMNS: "offset,timestamp"}}
+"""What is known of a table whose files may lack typed columns, and with them their statistics."""
 
 
 def table_metadata(
@@ -48,10 +58,15 @@ def table_metadata(
         topic: the topic's name.
         setting: the topic's setting.
         time_ms: the time that Delta's history shows.
-        known: the action of the newest version; empty if there is none.
+        known: the action of the newest version; empty if there is none. Its columns with
+            statistics stay: files that it has lack the columns that are added now.
     """
     before = known.get("configuration")
-    properties = _PROPERTIES | (dict(before) if isinstance(before, Mapping) else {})
+    columns = ",".join(["offset", "timestamp", *_typed_statistics(setting)])
+    properties = {**_PROPERTIES, _STATISTICS_COLUMNS: columns}
+    if known:
+        properties[_STATISTICS_COLUMNS] = "offset,timestamp"
+    properties |= dict(before) if isinstance(before, Mapping) else {}
     return {
         "metaData": {
             "id": known.get("id") or str(uuid.uuid4()),
@@ -85,13 +100,41 @@ _LOG_FIELDS: Final = (
 
 
 def _schema(setting: TableSetting) -> dict[str, object]:
-    typed: list[dict[str, object]] = []
-    if setting.value_format != "none":
-        from spark_log.values import TypedValues  # late: few topics have typed columns
-
-        columns = TypedValues(setting.value_format, setting.value_schema).decoded_schema
-        typed = [_field(column.name, _delta_type(column.type)) for column in columns]
+    typed = [_field(column.name, _delta_type(column.type)) for column in _typed_columns(setting)]
     return {"type": "struct", "fields": [*_LOG_FIELDS, *typed]}
+
+
+def _typed_columns(setting: TableSetting) -> pa.Schema:
+    if setting.value_format == "none":
+        return pa.schema([])
+    from spark_log.values import TypedValues  # late: few topics have typed columns
+
+    return TypedValues(setting.value_format, setting.value_schema).decoded_schema
+
+
+def _typed_statistics(setting: TableSetting) -> Iterator[str]:
+    """Yield the typed columns, and fields of STRUCTs, whose statistics all new files have.
+
+    Numbers of Avro may be NaN, which has no bound.
+    """
+    has_nan = setting.value_format == "avro"
+
+    def leaves(field: pa.Field, path: str) -> Iterator[str]:
+        kind = field.type
+        path += field.name if _PLAIN_NAME.fullmatch(field.name) else f"`{field.name}`"
+        if pa.types.is_struct(kind):
+            for each in kind:
+                yield from leaves(each, f"{path}.")
+        elif not (
+            pa.types.is_nested(kind)
+            or pa.types.is_binary(kind)
+            or pa.types.is_fixed_size_binary(kind)
+            or (has_nan and pa.types.is_floating(kind))
+        ):
+            yield path
+
+    for column in _typed_columns(setting):
+        yield from leaves(column, "")
 
 
 _PRIMITIVES: Final = {
