@@ -46,7 +46,7 @@ takes a missing bound for a null, and then a filter on the column finds no row o
 an error."""
 
 WITHOUT_TYPED_STATISTICS: Final = {"configuration": {_STATISTICS_COLUMNS: "offset,timestamp"}}
-"""What is known of a table whose files may lack typed columns, and with them their statistics."""
+"""Metadata to begin with where files may lack typed columns, and so the statistics of these."""
 
 
 def table_metadata(
