@@ -53,8 +53,12 @@ def _leaves(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
             continue
         if pa.types.is_struct(kind):
             yield from _leaves(kind, f"{name}.")
-        elif not (pa.types.is_nested(kind) or pa.types.is_binary(kind)):
+        elif not pa.types.is_nested(kind) and not _is_bytes(kind):
             yield name
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
 
 
 def _has_statistics(file: DataFile, name: str) -> bool:

@@ -245,6 +245,7 @@ class TestVerifying:
     def test_columns_of_a_null_value_are_found(self, planted):
         root = planted(lambda columns: columns | {"n": pa.array([1, 2, 5, None, 3, 4], pa.int32())})
         (finding,) = root.findings()
+        assert finding.kind == TableFindingKind.FILE
         if reader_of(root).leaves_values_out:
             assert "checksum of the column value" in finding.message
         else:
