@@ -23,6 +23,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.command_line import positive
 from benchmarks.kafka_broker import KafkaBroker, confluent_kafka_required, exit_status
@@ -99,7 +100,7 @@ class Client:
         self._kafka = confluent_kafka
         self._admin = admin
         self._server = server
-        self._servers = {"bootstrap.servers": server.address}
+        self._servers: dict[str, Any] = {"bootstrap.servers": server.address}
 
     def create_topic(self, name: str, partitions: int = 1) -> None:
         """Create a topic."""
@@ -161,7 +162,7 @@ class Client:
         consumer.poll(0)
         began_s, count = time.perf_counter(), 0
         while count < records:
-            found = consumer.consume(10_000, timeout=10)
+            found = consumer.consume(min(10_000, records - count), timeout=10)
             if not found:
                 raise RuntimeError(f"{count} of {records} records could be read")
             count += len(found)

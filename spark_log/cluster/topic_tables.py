@@ -77,8 +77,8 @@ class TopicTables:
         Args:
             topic_id: the topic's id.
             partitions: the partitions whose logs have changed; None for all.
-            storage_clock: the storage's clock, by which old versions are deleted; None deletes
-                none.
+            storage_clock: the storage's clock, by which old versions are deleted, and, with all
+                partitions, what other programs left; None deletes nothing.
 
         Returns:
             The newest version; None if the topic was deleted, or no topic ever had a table.
@@ -95,9 +95,12 @@ class TopicTables:
             return None
         committer = self.committer(image, topic)
         version = committer.commit(partitions)
-        if committer.has_written_checkpoint and storage_clock is not None:
-            store = self._cluster.store
-            committer.clean(storage_clock.read(store, topic.directory).shown_us)
+        if storage_clock is not None and version.number >= 0:
+            now_us = storage_clock.read(self._cluster.store, topic.directory).shown_us
+            if committer.has_written_checkpoint:
+                committer.delete_versions(now_us)
+            if partitions is None or version.partitions.keys() <= set(partitions):
+                committer.delete_left_files(now_us)
         return version
 
     def read(self, image: MetadataImage, topic: TopicImage) -> TableVersion | None:

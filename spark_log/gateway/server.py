@@ -146,6 +146,7 @@ class GatewayServer:
             return
         self._is_stopping = True
         await self.gateway.leave()
+        self.gateway.groups.close()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()

@@ -12,6 +12,7 @@ from .configs import alterations as alterations
 from .configs import config_entries as config_entries
 from .configs import kind_of as kind_of
 from .features import FEATURES as FEATURES
+from .features import GROUP_VERSION as GROUP_VERSION
 from .features import feature_updates as feature_updates
 from .image import DEFAULT_CLIENT as DEFAULT_CLIENT
 from .image import ROOT_BROKER_ID as ROOT_BROKER_ID

@@ -91,7 +91,8 @@ class TopicRead:
         cluster: the cluster.
         topic: the topic.
         version: the version of the table; -1 without a table.
-        typed: decodes the values into the typed columns of the topic; None if it has none.
+        typed: decodes the values into the typed columns: those of the topic or, if the read is of
+            one version alone, those that the table had in it. None without any.
         partitions: the reads of the partitions, in order.
         bounds: the limits that the user gave.
     """
@@ -128,6 +129,7 @@ def plan_read(
         InvalidOptionError: the version does not exist, or a partition ends before it starts.
         OffsetOutOfRangeError: an offset to start or end at is not retained, or does not exist yet.
         LogTruncatedError: a log ends before its table does.
+        StorageError: the table is damaged.
         KafkaTimeoutError: the storage did not answer for a minute.
     """
     deadline = Deadline(
@@ -209,8 +211,16 @@ def plan_version(
             sum(len(each.files) for each in reads),
             {each.partition: (each.log_start, each.end) for each in reads},
         )
-    typed = typed_values_of(topic.config())
+    typed = typed_values_of(topic.config()) if with_log else _typed_values(version)
     return TopicRead(cluster, topic, version.number, typed, tuple(reads), bounds)
+
+
+def _typed_values(version: TableVersion) -> TypedValues | None:
+    """Return the typed columns that the table had in a version; None without any."""
+    setting = version.setting
+    if setting.value_format == "none":
+        return None
+    return TypedValues(setting.value_format, setting.value_schema)
 
 
 class _Planner:
@@ -247,6 +257,7 @@ class _Planner:
                     f"spark-log verify",
                     path=log.files.path,
                 )
+        self._version.check_is_whole(self._topic, number)
         low = self._bounds.starting_offsets.get(number, both.start)
         high = self._bounds.ending_offsets.get(number, end)
         self._check(number, both.start, end, low, high)

@@ -65,8 +65,8 @@ def scan(
             Other partitions end where they end now. A compacted topic has not all of its past.
         from_time: the smallest timestamp, with a time zone; None for no limit.
         to_time: the timestamp after the largest; None for no limit.
-        version: a version of the table: the read ends at its ends, and has nothing of the log
-            behind. None reads the newest one, and the log.
+        version: a version of the table: the read has the typed columns that the table had, ends
+            at its ends, and has nothing of the log behind. None reads the newest one, and the log.
         broker_storage_options: broker id → options of its root, if replicas lie on other roots.
 
     Returns:

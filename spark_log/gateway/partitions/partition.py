@@ -94,6 +94,7 @@ class GatewayPartition:
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
         self._observing: asyncio.Future[None] | None = None
+        self._may_have_grown = False
 
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
@@ -136,8 +137,11 @@ class GatewayPartition:
             self.on_changed()
 
     def on_changed(self) -> None:
-        """Wake the fetches that wait for this partition."""
+        """Wake the fetches that wait for this partition: its end has moved."""
         self.changed_ms = self._clock_ms()
+        self._wake()
+
+    def _wake(self) -> None:
         for event in self._waiting:
             event.set()
 
@@ -170,6 +174,7 @@ class GatewayPartition:
             future.exception()  # those who wait raise it
 
     def _on_view(self, view: LogView) -> None:
+        self._may_have_grown = False
         self.log_start_offset = max(self.log_start_offset, view.log_start_offset)
         self._cache.drop_before(self.log_start_offset)
         self._move_end(view.log_end_offset)
@@ -179,15 +184,22 @@ class GatewayPartition:
         if self.end_offset < 0 or not await self._run_blocking(self.logs.ends_at, self.end_offset):
             await self.observe()
 
-    def on_probed(self, end_offset: int, *, ends_there: bool) -> bool:
-        """Return whether the log has to be listed, after a probe at an offset."""
-        return not ends_there and end_offset == self.end_offset
+    def on_grown(self) -> None:
+        """Wake the fetches that wait: the log may not end at `end_offset` any more."""
+        self._may_have_grown = True
+        self._wake()
+
+    @property
+    def _known_stable_offset(self) -> int | None:
+        """The last stable offset, if it is known for the present end."""
+        stable = self._stable
+        return stable[0] if stable is not None and stable[1] == self.end_offset else None
 
     async def last_stable_offset(self) -> int:
         """Return the offset before which all transactions are decided."""
-        stable = self._stable
-        if stable is not None and stable[1] == self.end_offset:
-            return stable[0]
+        known = self._known_stable_offset
+        if known is not None:
+            return known
         view, last_stable_offset = await self._run_blocking(self.logs.last_stable_offset)
         self._on_view(view)
         if view.log_end_offset == self.end_offset:
@@ -229,21 +241,40 @@ class GatewayPartition:
                 log_end_offset=self.end_offset,
             )
         is_committed = isolation_level == "read_committed"
-        limit = await self.last_stable_offset() if is_committed else self.end_offset
-        if offset >= limit:
-            return self._fetched((), offset, limit)
-        cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
-        if cached:
-            return self._fetched([batch.data for batch in cached], cached[-1].end_offset, limit)
+        limit = self.end_offset if not is_committed else self._known_stable_offset
+        if limit is not None and not self._may_have_grown:
+            if offset >= limit:
+                return self._fetched((), offset, limit)
+            cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
+            if cached:
+                end_offset = cached[-1].end_offset
+                return self._fetched([batch.data for batch in cached], end_offset, limit)
+        return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    async def _fetch_from_log(
+        self, offset: int, max_bytes: int, isolation_level: IsolationLevel
+    ) -> FetchedPartition:
+        """Read the log, which shows the appends of others, and the last stable offset, too."""
+        end_before, is_committed = self.end_offset, isolation_level == "read_committed"
         try:
             parts, next_offset = await self._run_blocking(
-                self.logs.read, offset, max_bytes, isolation_level
+                self.logs.read, offset, max_bytes, isolation_level, end_before
             )
         except OffsetOutOfRangeError as error:
             self.log_start_offset = max(self.log_start_offset, error.log_start_offset)
             raise
+        if next_offset > end_before:
+            self._may_have_grown = False
+        elif self._may_have_grown and not parts:
+            await self.observe()  # an open transaction hides the new end, or the listing is old
         self._move_end(next_offset)
-        return self._fetched(parts, next_offset, limit)
+        if not is_committed:
+            return self._fetched(parts, next_offset, self.end_offset)
+        if self.end_offset == max(end_before, next_offset) and (
+            not parts or next_offset == self.end_offset
+        ):
+            self._stable = next_offset, self.end_offset
+        return self._fetched(parts, next_offset, next_offset)
 
     def _fetched(
         self, parts: Sequence[bytes | bytearray], next_offset: int, limit: int

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from spark_log.config import TopicConfig
 from spark_log.gateway.partitions.log_cursor import LogCursor
@@ -16,6 +16,8 @@ from spark_log.gateway.partitions.tail_cache import CachedBatch
 from spark_log.gateway.record_batches import with_base_offset
 from spark_log.log import IsolationLevel, LogAppendInfo, LogView, MergeExecutor, PartitionLog
 from spark_log.threads import MergeThread
+
+_Answer = TypeVar("_Answer")
 
 MAX_CURSORS: Final = 8
 """Reads of one partition that are kept open between two fetches."""
@@ -30,7 +32,6 @@ class Appended:
         end_offset: the offset after the last one that was put or found.
         is_transactional: whether a batch of a transaction was put.
         batches: the batches that were put, for readers; none if the log has other bytes.
-        put_bytes: size of the batches that were put.
     """
 
     base_offset: int
@@ -88,7 +89,6 @@ class PartitionLogs:
                 return Appended(-1, 0, False, ())
             with self._merges.make_way():
                 results = self._appends.append_batches(appends, compression=codec_of(accepted))
-            epoch = self._appends.states.current().leader_epoch
         put = []
         end_offset = 0
         for each, result in zip(accepted, results, strict=True):
@@ -107,11 +107,11 @@ class PartitionLogs:
             base_offset,
             end_offset,
             any(each.transactional_id is not None for each, _ in put),
-            self._cached(put, epoch),
+            self._cached(put),
         )
 
     def _cached(
-        self, put: Sequence[tuple[ProducedBatch, LogAppendInfo]], leader_epoch: int
+        self, put: Sequence[tuple[ProducedBatch, LogAppendInfo]]
     ) -> tuple[CachedBatch, ...]:
         if self._config.message_timestamp_type == "LogAppendTime":
             return ()
@@ -120,7 +120,7 @@ class PartitionLogs:
             batch = each.batch
             if batch is None or batch.is_transactional:
                 continue
-            data = with_base_offset(batch.data, info.base_offset, leader_epoch)
+            data = with_base_offset(batch.data, info.base_offset, info.leader_epoch)
             batches.append(
                 CachedBatch(info.base_offset, info.last_offset + 1, data, batch.compression_type)
             )
@@ -145,13 +145,13 @@ class PartitionLogs:
             return view, tail.end_offset(view, isolation_level="read_committed")
 
     @contextmanager
-    def _watched(self):  # type: ignore[no-untyped-def]
+    def _watched(self) -> Iterator[PartitionLog]:
         with self._tail_lock:
             if self._tail is None:
                 self._tail = self._open_log()
             yield self._tail
 
-    def call(self, look_up: Callable[[PartitionLog], object]) -> object:
+    def call(self, look_up: Callable[[PartitionLog], _Answer]) -> _Answer:
         """Return what a function finds in the log."""
         with self._watched() as tail:
             return look_up(tail)
@@ -159,9 +159,16 @@ class PartitionLogs:
     # --- reads -----------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, isolation_level: IsolationLevel
+        self, offset: int, max_bytes: int, isolation_level: IsolationLevel, known_end: int
     ) -> tuple[list[bytes | bytearray], int]:
         """Return Kafka's batches from an offset on, and the offset after them.
+
+        Args:
+            offset: the first offset.
+            max_bytes: approximate size of all batches; there is at least one record.
+            isolation_level: ``read_committed`` ends at the last stable offset.
+            known_end: the known end of the log. If the read gets past it, the end is watched from
+                there on.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -173,6 +180,10 @@ class PartitionLogs:
         if cursor is None:
             cursor = LogCursor(self._open_log(), offset, isolation_level)
         parts = cursor.read(max_bytes)  # after an error the cursor is dropped
+        if cursor.next_offset > known_end:
+            with self._tail_lock:
+                if self._tail is not None:
+                    self._tail.on_appended(known_end, cursor.next_offset)
         with self._cursor_lock:
             self._cursors[cursor.next_offset, isolation_level] = cursor
             while len(self._cursors) > MAX_CURSORS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import partial
 
 from spark_log.cluster import Cluster
@@ -41,6 +41,9 @@ class Partitions:
         self._budget = CacheBudget(config.tail_cache_bytes)
         self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
         self._refreshing: asyncio.Future[MetadataImage] | None = None
+        self._begun_refreshes = self._ended_refreshes = 0
+        self._in_order = asyncio.Lock()
+        self._waiting = 0
         self._merges = MergeThread("spark-log-gateway-merges")
         self.quotas = ClientQuotas()
         self.tail_watch = TailWatch(
@@ -76,29 +79,46 @@ class Partitions:
 
     def _refresh(self) -> asyncio.Future[MetadataImage]:
         if self._refreshing is None:
+            self._begun_refreshes += 1
             self._refreshing = asyncio.ensure_future(self._run_blocking(self._cluster.image))
             self._refreshing.add_done_callback(self._on_refreshed)
         return self._refreshing
 
     def _on_refreshed(self, future: asyncio.Future[MetadataImage]) -> None:
         self._refreshing = None
+        self._ended_refreshes = self._begun_refreshes
         if future.cancelled() or future.exception() is not None:
             return
         image = future.result()
         for topic_id, number in [key for key in self._opened if not image.find_by_id(key[0])]:
             del self._opened[topic_id, number]  # the topic was deleted
 
-    async def topics(self, names: Iterable[str], topic_ids: Iterable[str]) -> MetadataImage:
-        """Return metadata that have these topics, unless they do not exist.
+    async def image_in_order(self, is_complete: Callable[[MetadataImage], bool]) -> MetadataImage:
+        """Return metadata in which something is found, unless it does not exist.
 
-        Does not wait if they are known: then the caller's place in the queues of partitions is that
-        of its request.
+        Callers return in the order of their calls, also if some of them wait until the metadata are
+        read again: what a caller then does before its first await is done in the order of requests.
+
+        Args:
+            is_complete: whether an image has what the request needs.
+
+        Raises:
+            StorageError: the metadata cannot be read.
         """
         image = self.known_image
-        is_known = all(image.find(name) for name in names) and all(
-            image.find_by_id(each) for each in topic_ids
-        )
-        return image if is_known else await self.refresh()
+        if not self._waiting and is_complete(image):
+            return image
+        needed = self._begun_refreshes + 1
+        self._waiting += 1
+        try:
+            async with self._in_order:
+                image = self.known_image
+                # A refresh that began after this call knows whatever existed then.
+                while not is_complete(image) and self._ended_refreshes < needed:
+                    image = await self.refresh()
+                return image
+        finally:
+            self._waiting -= 1
 
     # --- partitions ------------------------------------------------------------------------------
 

@@ -7,14 +7,13 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from spark_log.errors import SparkLogError
 from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.log import ProbeInterval
 from spark_log.util import SuppressedErrors
 
 _log = logging.getLogger(__name__)
 
-_LOCAL_PROBES: Final = ProbeInterval(1.0, 20.0)
+_LOCAL_PROBES: Final = ProbeInterval(1.0, 50.0)
 """A probe is a system call, and a wake-up of a thread for all partitions together."""
 
 
@@ -102,11 +101,7 @@ class TailWatch:
                 continue
             for partition, end_offset in answer:
                 if partition.end_offset == end_offset:
-                    try:
-                        await partition.observe()
-                    except SparkLogError as error:
-                        self._suppressed.add("probe", partition.topic, error)
-                        partition.on_changed()  # the fetch finds the error, and answers it
+                    partition.on_grown()
 
 
 def _changed(ends: Sequence[tuple[GatewayPartition, int]]) -> list[tuple[GatewayPartition, int]]:

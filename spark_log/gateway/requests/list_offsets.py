@@ -12,7 +12,7 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.partitions import GatewayPartition
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests.topics import leader_epoch_error
+from spark_log.gateway.requests.topics import leader_epoch_error, topics_by_name
 from spark_log.log import IsolationLevel, PartitionLog, offset_of_max_timestamp
 from spark_log.metadata import TopicImage
 
@@ -46,15 +46,15 @@ API = Api(2, "ListOffsets", 1, 11, error_response=_error_response)
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Look the offsets up; each partition has its own error."""
-    image = await gateway.partitions.topics([each.name for each in request.topics], ())
+    topics = await topics_by_name(gateway, [each.name for each in request.topics])
     isolation: IsolationLevel = (
         "read_committed" if getattr(request, "isolation_level", 0) else "read_uncommitted"
     )
     answers = await asyncio.gather(
         *(
-            _answer(gateway, image.find(topic.name), each, isolation)
-            for topic in request.topics
-            for each in topic.partitions
+            _answer(gateway, topic, each, isolation)
+            for topic, entry in zip(topics, request.topics, strict=True)
+            for each in entry.partitions
         )
     )
     found = iter(answers)

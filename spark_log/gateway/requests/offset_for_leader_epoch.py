@@ -10,7 +10,7 @@ from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests.topics import leader_epoch_error
+from spark_log.gateway.requests.topics import leader_epoch_error, topics_by_name
 from spark_log.log import PartitionLog
 from spark_log.metadata import TopicImage
 
@@ -35,12 +35,12 @@ API = Api(23, "OffsetForLeaderEpoch", 2, 4, error_response=_error_response)
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Look the epochs up in the headers of the log's batches."""
-    image = await gateway.partitions.topics([each.topic for each in request.topics], ())
+    topics = await topics_by_name(gateway, [each.topic for each in request.topics])
     answers = await asyncio.gather(
         *(
-            _answer(gateway, image.find(topic.topic), each)
-            for topic in request.topics
-            for each in topic.partitions
+            _answer(gateway, topic, each)
+            for topic, entry in zip(topics, request.topics, strict=True)
+            for each in entry.partitions
         )
     )
     found = iter(answers)

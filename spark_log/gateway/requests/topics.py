@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from spark_log.gateway.errors import ErrorCode
@@ -18,7 +18,8 @@ async def topics_of(
 ) -> list[TopicImage | None]:
     """Return the topic of each entry of a Produce or Fetch request; None for an unknown one.
 
-    The metadata are read again if a topic, or one of its partitions, is not known.
+    The metadata are read again if a topic, or one of its partitions, is not known. Requests return
+    from here in the order of their arrival (`Partitions.image_in_order`).
 
     Args:
         gateway: the gateway.
@@ -38,8 +39,15 @@ async def topics_of(
             )
         )
 
-    images = found(gateway.partitions.known_image)
-    return images if is_complete(images) else found(await gateway.partitions.refresh())
+    return found(await gateway.partitions.image_in_order(lambda image: is_complete(found(image))))
+
+
+async def topics_by_name(gateway: Gateway, names: Collection[str]) -> list[TopicImage | None]:
+    """Return topics; None for an unknown one. The metadata are read again if one is not known."""
+    image = await gateway.partitions.image_in_order(
+        lambda image: all(image.find(name) is not None for name in names)
+    )
+    return [image.find(name) for name in names]
 
 
 async def leader_epoch_error(

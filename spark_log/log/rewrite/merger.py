@@ -80,7 +80,8 @@ def merge(
     Any number of merges may run at once: merged segments that overlap have the same records, except
     those of aborted transactions. For this reason a merge never includes a compacted segment, and a
     compacted segment always takes precedence over a merged one (ADR 16). The first batch is merged
-    as a whole, even if the log start offset is inside of it. Memory: one joined Arrow batch, up to
+    as a whole, even if the log start offset is inside of it; if another file replaces its first
+    part, only the rest of it is merged. Memory: one joined Arrow batch, up to
     64 KiB for each segment, and 32 MiB of mapped files.
 
     Args:
@@ -123,7 +124,8 @@ def merge(
         raise _rewritten_error(segments[-1].file.path)
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
         raise _rewritten_error(readers[-1][1].path)
-    base_offset = first_base_offset(readers[0][1], start_offset)
+    is_log_start = start_offset == view.log_start_offset
+    base_offset = first_base_offset(readers[0][1], start_offset) if is_log_start else start_offset
     readers[0] = base_offset, readers[0][1]
     name = SegmentName(
         base_offset,

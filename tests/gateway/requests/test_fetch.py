@@ -226,6 +226,20 @@ class TestReadCommitted:
             "2:1",
         ]
 
+    def test_waits_quietly_for_a_transaction_of_another_process(self, client, log, gateway):
+        """The records of the open transaction are found once, and not read again and again."""
+        logs = gateway.server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0).logs
+        reads = []
+        shipped = logs.read
+        logs.read = lambda *arguments: reads.append(1) or shipped(*arguments)
+        fetch(client, 0, isolation_level=1)
+        fields = fetch_fields({0: 0}, max_wait_ms=400, isolation_level=1)
+        client.send("Fetch", 11, **fields)
+        self.send(log, 2)
+        _, response = client.receive()
+        assert not response.responses[0].partitions[0].records
+        assert len(reads) <= 4
+
     def test_names_no_aborted_transaction(self, client, log):
         self.send(log, 2)
         assert fetch(client, 0, isolation_level=1).aborted_transactions == []

@@ -9,6 +9,7 @@ from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.gateway.data_client import (
     TOPIC,
     Produce,
+    batches_of,
     client_batch,
     fetch,
     produce,
@@ -72,6 +73,22 @@ class TestABatch:
         )
         assert produce(client, data).base_offset == 0
         assert len(rows_of(fetch(client, 0))) == 50
+
+    def test_gets_the_time_of_the_append_if_the_topic_says_so(self, client, root):
+        configs = {"message.timestamp.type": "LogAppendTime"}
+        Admin(root).create_topics([NewTopic("timed", topic_configs=configs)])
+        answer = produce(client, client_batch(), topic="timed")
+        assert answer.log_append_time_ms > 1_700_000_000_000
+        (batch,) = batches_of(fetch(client, 0, topic="timed"))
+        assert (batch.timestamp_type, batch.max_timestamp_ms) == (1, answer.log_append_time_ms)
+
+    def test_without_keys_is_refused_by_a_compacted_topic(self, client, root):
+        configs = {"cleanup.policy": "compact"}
+        Admin(root).create_topics([NewTopic("compacted", topic_configs=configs)])
+        data = bytearray(from_arrow(numbered(0, 2), base_offset=0, target=BatchTarget()))
+        answer = produce(client, data, topic="compacted")
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert "compacted" in answer.error_message
 
     def test_gets_no_answer_with_acks_0(self, client):
         client.send("Produce", 9, **produce_fields(client_batch(), acks=0))

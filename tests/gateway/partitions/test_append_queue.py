@@ -1,0 +1,122 @@
+"""Group commit: what waits during an append is the next one, in the order of requests."""
+
+import asyncio
+
+import pytest
+
+from spark_log.gateway.partitions import append_queue
+from spark_log.gateway.partitions.append_queue import AppendQueue
+from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
+
+
+class Appends:
+    """Appends that end when a test says so."""
+
+    def __init__(self):
+        self.groups = []
+        self.may_end = asyncio.Semaphore(0)
+        self.queue = AppendQueue(self.append)
+
+    async def append(self, produced):
+        self.groups.append([bytes(each.data).decode() for each in produced])
+        await self.may_end.acquire()
+        for each in produced:
+            each.result = ProduceResult(base_offset=len(self.groups))
+
+    def put(self, name, **how):
+        produced = ProducedBatch(memoryview(name.encode()), **how)
+        return produced, self.queue.put(produced)
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def run(test):
+    asyncio.run(test())
+
+
+def test_the_first_batch_is_appended_at_once_and_those_behind_it_together():
+    async def test():
+        appends = Appends()
+        futures = [appends.put("a")[1]]
+        await settle()
+        futures += [appends.put(name)[1] for name in "bcd"]
+        await settle()
+        assert appends.groups == [["a"]]
+        appends.may_end.release()
+        await settle()
+        assert appends.groups == [["a"], ["b", "c", "d"]]
+        appends.may_end.release()
+        assert [(await each).base_offset for each in futures] == [1, 2, 2, 2]
+
+    run(test)
+
+
+def test_an_append_has_a_limit_of_bytes(monkeypatch):
+    monkeypatch.setattr(append_queue, "MAX_GROUP_BYTES", 2)
+
+    async def test():
+        appends = Appends()
+        for name in ("a", "b", "c", "long", "d"):
+            appends.put(name)
+        for _ in range(4):
+            appends.may_end.release()
+        await settle()
+        assert appends.groups == [["a", "b"], ["c"], ["long"], ["d"]]
+
+    run(test)
+
+
+def test_a_batch_that_is_not_ready_holds_back_those_of_its_transactional_id():
+    async def test():
+        appends = Appends()
+        first, _ = appends.put("t1", is_ready=False, transactional_id="t")
+        appends.put("t2", transactional_id="t")
+        appends.put("other", transactional_id="o")
+        appends.put("plain")
+        await settle()
+        assert appends.groups == [["other", "plain"]]
+        first.is_ready = True
+        appends.may_end.release()
+        await settle()
+        assert appends.groups == [["other", "plain"], ["t1", "t2"]]
+
+    run(test)
+
+
+def test_an_append_waits_for_a_batch_that_becomes_ready():
+    async def test():
+        appends = Appends()
+        only, _ = appends.put("t1", is_ready=False, transactional_id="t")
+        await settle()
+        assert not appends.groups
+        only.is_ready = True
+        appends.queue.wake()
+        await settle()
+        assert appends.groups == [["t1"]]
+
+    run(test)
+
+
+def test_an_error_is_raised_by_the_futures_of_its_append_alone():
+    async def test():
+        calls = []
+
+        async def append(produced):
+            calls.append(len(produced))
+            if len(calls) == 1:
+                raise OSError("down")
+            for each in produced:
+                each.result = ProduceResult()
+
+        queue = AppendQueue(append)
+        first = queue.put(ProducedBatch(memoryview(b"a")))
+        await settle()
+        second = queue.put(ProducedBatch(memoryview(b"b")))
+        with pytest.raises(OSError, match="down"):
+            await first
+        assert (await second).error == 0
+
+    run(test)

@@ -1,0 +1,90 @@
+"""The metadata of requests: they go on in the order in which they came."""
+
+import asyncio
+
+from spark_log import Admin, NewTopic
+from spark_log.cluster import Cluster
+from spark_log.config import GatewayConfig
+from spark_log.gateway.partitions import Partitions
+
+
+class SlowReads:
+    """Calls that end when a test says so."""
+
+    def __init__(self):
+        self.waiting = []
+
+    async def run(self, call, *arguments):
+        may_end = asyncio.get_running_loop().create_future()
+        self.waiting.append(may_end)
+        await may_end
+        return call(*arguments)
+
+    def end(self):
+        self.waiting.pop(0).set_result(None)
+
+
+async def settle():
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_requests_that_wait_for_metadata_keep_their_order(tmp_path):
+    root = str(tmp_path / "root")
+    admin = Admin(root)
+    admin.create_topics([NewTopic("known")])
+    cluster = Cluster(root)
+    cluster.image()
+    admin.create_topics([NewTopic("new")])
+    done = []
+
+    async def test():
+        reads = SlowReads()
+        config = GatewayConfig.parse({"metadata.max.age.ms": 600_000})
+        partitions = Partitions(cluster, config, reads.run)
+
+        async def request(number, topic):
+            image = await partitions.image_in_order(lambda image: image.find(topic) is not None)
+            done.append((number, image.find(topic) is not None))
+
+        tasks = []
+        for number, topic in enumerate(["known", "new", "known", "new"]):
+            tasks.append(asyncio.create_task(request(number, topic)))
+            await settle()
+        assert done == [(0, True)]
+        reads.end()
+        # What arrives before those that waited have gone on waits behind them.
+        tasks.append(asyncio.create_task(request(4, "new")))
+        await asyncio.gather(*tasks)
+        assert done == [(number, True) for number in range(5)]
+        partitions.close()
+
+    asyncio.run(test())
+
+
+def test_a_burst_of_requests_for_an_unknown_topic_reads_the_metadata_twice_at_most(tmp_path):
+    root = str(tmp_path / "root")
+    Admin(root).create_topics([NewTopic("known")])
+    cluster = Cluster(root)
+    cluster.image()
+    began = []
+
+    async def run(call, *arguments):
+        began.append(call)
+        await asyncio.sleep(0)
+        return call(*arguments)
+
+    async def test():
+        config = GatewayConfig.parse({"metadata.max.age.ms": 600_000})
+        partitions = Partitions(cluster, config, run)
+        images = await asyncio.gather(
+            *(
+                partitions.image_in_order(lambda image: image.find("no") is not None)
+                for _ in range(20)
+            )
+        )
+        assert [image.find("no") for image in images] == [None] * 20
+        partitions.close()
+
+    asyncio.run(test())
+    assert len(began) <= 2
