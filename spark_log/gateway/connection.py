@@ -6,7 +6,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,6 +49,9 @@ class Dispatcher(Protocol):
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
 
+    def ends_with_connection(self, api_key: int) -> bool:
+        """Return whether an answer is worth nothing when its client is gone."""
+
 
 @dataclass(slots=True)
 class _Request:
@@ -56,10 +59,12 @@ class _Request:
 
     Attributes:
         size_bytes: the memory that it has taken.
+        ends_with_connection: whether it is cancelled when its client is gone.
         task: the handler; its result is the answer's frame.
     """
 
     size_bytes: int
+    ends_with_connection: bool
     task: asyncio.Task[list[bytes] | None] = field(repr=False)
 
 
@@ -150,6 +155,9 @@ class Connection(asyncio.Protocol):
             self._memory.release(self._reserved_bytes)
         self._frame_bytes = 0
         self._received.clear()
+        for request in tuple(self._requests):
+            if request.ends_with_connection:
+                request.task.cancel()
         self._on_close(self)
         self.closed.set()
 
@@ -171,11 +179,8 @@ class Connection(asyncio.Protocol):
         self._parse()
 
     def eof_received(self) -> bool:
-        """Answer the requests that came before the client's end of sending, then close."""
-        self.drain()
-        return (
-            self._transport.get_extra_info("ssl_object") is None
-        )  # TLS has no half-closed sockets
+        """Close: the client sends no more, and as in Kafka gets no more answers."""
+        return False
 
     # --- limits ----------------------------------------------------------------------------------
 
@@ -265,7 +270,7 @@ class Connection(asyncio.Protocol):
     def _start(self, frame: memoryview) -> None:
         authenticator = self._authenticator
         if self._has_raw_tokens and authenticator is not None and authenticator.expects_token:
-            self._add(self._loop.create_task(self._answer_token(authenticator, bytes(frame))))
+            self._add(self._answer_token(authenticator, bytes(frame)), ends_with_connection=False)
             return
         try:
             header = decode_header(frame)
@@ -296,10 +301,16 @@ class Connection(asyncio.Protocol):
         )
         if header.api_key == _HANDSHAKE_KEY:
             self._has_raw_tokens = header.api_version == 0
-        self._add(self._loop.create_task(self._dispatcher.answer(context, request)))
+        self._add(
+            self._dispatcher.answer(context, request),
+            ends_with_connection=self._dispatcher.ends_with_connection(header.api_key),
+        )
 
-    def _add(self, task: asyncio.Task[list[bytes] | None]) -> None:
-        self._requests.append(_Request(self._reserved_bytes, task))
+    def _add(
+        self, answer: Coroutine[Any, Any, list[bytes] | None], *, ends_with_connection: bool
+    ) -> None:
+        task = self._loop.create_task(answer)
+        self._requests.append(_Request(self._reserved_bytes, ends_with_connection, task))
         task.add_done_callback(self._on_answer)
 
     async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
@@ -321,6 +332,8 @@ class Connection(asyncio.Protocol):
         while self._can_write and self._requests and self._requests[0].task.done():
             done = self._requests.popleft()
             self._memory.release(done.size_bytes)
+            if done.task.cancelled():
+                continue
             if (error := done.task.exception()) is not None:
                 if not self._is_closed:
                     self.abort(f"a request failed ({type(error).__name__}: {error})")

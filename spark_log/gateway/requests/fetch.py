@@ -29,7 +29,7 @@ def _error_response(request: Any, code: int, message: str) -> Any:
     return _Response(error_code=code)
 
 
-API = Api(1, "Fetch", 4, 18, error_response=_error_response)
+API = Api(1, "Fetch", 4, 18, error_response=_error_response, ends_with_connection=True)
 
 
 @dataclass(slots=True)
