@@ -215,6 +215,7 @@ class GatewayPartition:
         isolation_level: IsolationLevel,
         *,
         takes_zstd: bool = True,
+        probes: bool = False,
     ) -> FetchedPartition:
         """Return what can be read from an offset on.
 
@@ -223,6 +224,8 @@ class GatewayPartition:
             max_bytes: the most bytes, but for the first batch.
             isolation_level: ``read_committed`` ends at the last stable offset.
             takes_zstd: whether the client can decompress zstd.
+            probes: whether to look for the appends of others at the end, because the client does
+                not wait for them.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -230,7 +233,8 @@ class GatewayPartition:
         """
         if self.end_offset < 0:
             await self.observe()
-        if offset > self.end_offset:
+        is_committed = isolation_level == "read_committed"
+        if offset > self.end_offset or (probes and offset >= self._limit(is_committed)):
             await self.refresh_end()
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
@@ -240,8 +244,7 @@ class GatewayPartition:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.end_offset,
             )
-        is_committed = isolation_level == "read_committed"
-        limit = self.end_offset if not is_committed else self._known_stable_offset
+        limit = self._known_stable_offset if is_committed else self.end_offset
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
                 return self._fetched((), offset, limit)
@@ -250,6 +253,11 @@ class GatewayPartition:
                 end_offset = cached[-1].end_offset
                 return self._fetched([batch.data for batch in cached], end_offset, limit)
         return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    def _limit(self, is_committed: bool) -> int:
+        """Return the offset at which a fetch ends, as far as it is known."""
+        known = self._known_stable_offset if is_committed else None
+        return self.end_offset if known is None else known
 
     async def _fetch_from_log(
         self, offset: int, max_bytes: int, isolation_level: IsolationLevel

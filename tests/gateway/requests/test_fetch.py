@@ -112,6 +112,13 @@ class TestRecords:
         produce(client, client_batch(0, 3))
         assert [batch.leader_epoch for batch in batches_of(fetch(client, 0))] == [0]
 
+    @pytest.mark.parametrize("isolation_level", [0, 1])
+    def test_of_other_writers_are_found_without_a_wait(self, client, log, isolation_level):
+        assert not fetch(client, 0, isolation_level=isolation_level).records
+        log.append(numbered(0, 2))
+        found = fetch(client, 0, isolation_level=isolation_level, max_wait_ms=0)
+        assert rows_of(found) == offsets(0, 2)
+
 
 class TestOffsets:
     def test_after_the_end_are_out_of_range(self, client):
