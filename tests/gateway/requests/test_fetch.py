@@ -119,6 +119,18 @@ class TestRecords:
         found = fetch(client, 0, isolation_level=isolation_level, max_wait_ms=0)
         assert rows_of(found) == offsets(0, 2)
 
+    def test_of_other_writers_are_found_by_a_client_that_waits_too_shortly_for_a_probe(
+        self, client, log, gateway
+    ):
+        """Its fetches end before the pause between two probes; then it probes by itself."""
+        partition = gateway.server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0)
+        fetch(client, 0, max_wait_ms=1)
+        partition.changed_ms = float("-inf")  # at rest for long, so that probes are rare
+        log.append(numbered(0, 2))
+        while not (found := fetch(client, 0, max_wait_ms=1)).records:
+            pass
+        assert rows_of(found) == offsets(0, 2)
+
 
 class TestOffsets:
     def test_after_the_end_are_out_of_range(self, client):
