@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ notebooks: venv ## Open the notebooks in Jupyter, which is installed first; they
 # Files in the order of tests/conftest.py: the longest first.
 TOGETHER = -n $(or $(JOBS),2) --dist loadfile --no-loadscope-reorder
 
-test: java venv s3-server ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
+test: java venv s3-server duckdb ## Run the tests; ARGS='-k segment' picks some, JOBS=0 runs them in one process
 	@$(BIN)/python -m pytest $(TOGETHER) -m "not long" $(ARGS)
 
 test-long: java venv s3-server prometheus ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
@@ -34,10 +34,10 @@ test-pythons: ## Run the tests that need no Spark on each supported Python; PYTH
 	  $(MAKE) --no-print-directory VENV=.venv-$$version PYTHON=python$$version test-clients || exit; \
 	done
 
-test-clients: venv s3-server ## Run the tests that need no Spark
+test-clients: venv s3-server duckdb ## Run the tests that need no Spark
 	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" $(ARGS)
 
-coverage: java venv s3-server ## Run the tests that need no Spark, and show which lines they do not reach
+coverage: java venv s3-server duckdb ## Run the tests that need no Spark, and show which lines they do not reach
 	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" --cov --cov-report=term $(ARGS)
 
 test-stores: venv ## Run the store suite on Google's and Azure's emulators (takes Go and npm)
@@ -46,6 +46,13 @@ test-stores: venv ## Run the store suite on Google's and Azure's emulators (take
 
 s3-server: ## Build the S3 server of the tests, once (takes Go; tests do with less without it)
 	@sh conf/build-store-servers.sh s3
+
+duckdb: venv ## Fetch a DuckDB whose own reader of Delta tables is on PyPI, once, for the tests of tables
+	@sh conf/fetch-duckdb.sh $(BIN)/python
+
+trino: venv s3-server ## Read the table of a topic with Trino, on a disk and on S3 (Maven fetches 800 MB, once; takes Java 24)
+	@sh conf/fetch-trino.sh
+	@$(BIN)/python -m pytest tests/table/test_trino.py $(ARGS)
 
 prometheus: ## Fetch Debian's Prometheus for the test of the dashboard, once (takes apt; nothing is installed)
 	@sh conf/fetch-prometheus.sh

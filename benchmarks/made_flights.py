@@ -1,6 +1,6 @@
 """A topic of records like the flights of the demo: JSON of 19 fields."""
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,17 +12,46 @@ from spark_log.record import RECORD_SCHEMA
 
 PARTITIONS = 4
 _BATCH = 100_000
-_CARRIERS = ("UA", "AA", "B6", "DL", "EV", "HA")
+_CARRIERS = (b"UA", b"AA", b"B6", b"DL", b"EV", b"HA")
+_VALUE = (
+    b'{"year": 2013, "month": 1, "day": %d, "dep_time": 517, "sched_dep_time": 515, '
+    b'"dep_delay": %d, "arr_time": 830, "sched_arr_time": 819, "arr_delay": 11, '
+    b'"carrier": "%s", "flight": %d, "tailnum": "N%05d", "origin": "EWR", "dest": "IAH", '
+    b'"air_time": 227, "distance": 1400, "hour": 5, "minute": 15, '
+    b'"time_hour": "2013-01-01T10:00:00Z"}'
+)
+
+VALUE_BYTES = 334
+"""Mean size of a value."""
+
+VALUE_SCHEMA = (
+    "year INT, month INT, day INT, dep_time INT, sched_dep_time INT, dep_delay INT, arr_time INT, "
+    "sched_arr_time INT, arr_delay INT, carrier STRING, flight INT, tailnum STRING, origin STRING, "
+    "dest STRING, air_time INT, distance INT, hour INT, minute INT, time_hour TIMESTAMP"
+)
+"""The fields of a value, as Spark's DDL."""
 
 
-def write_flights(root: str | Path, records: int) -> Cluster:
-    """Write a topic ``flights`` of `PARTITIONS` partitions; return the opened root."""
-    admin = Admin(root)
-    settings = {"retention.ms": -1, "flush.on.append": False}
-    admin.create_topics([NewTopic("flights", PARTITIONS, topic_configs=settings)])
+def write_flights(
+    root: str | Path,
+    records: int,
+    *,
+    topic: str = "flights",
+    settings: Mapping[str, object] | None = None,
+) -> Cluster:
+    """Write a topic of `PARTITIONS` partitions; return the opened root.
+
+    Args:
+        root: the cluster root.
+        records: number of records; each is one second later than the one before.
+        topic: the topic's name.
+        settings: settings of the topic, in addition to those of all topics of flights.
+    """
+    configs = {"retention.ms": -1, "flush.on.append": False, **(settings or {})}
+    Admin(root).create_topics([NewTopic(topic, PARTITIONS, topic_configs=configs)])
     cluster = Cluster(root)
-    topic = cluster.topic("flights")
-    logs = [cluster.partition_log(topic, number) for number in range(PARTITIONS)]
+    image = cluster.topic(topic)
+    logs = [cluster.partition_log(image, number) for number in range(PARTITIONS)]
     for index, first in enumerate(range(0, records, _BATCH)):
         batch = _flights(first, min(_BATCH, records - first))
         logs[index % PARTITIONS].append(batch)
@@ -32,34 +61,11 @@ def write_flights(root: str | Path, records: int) -> Cluster:
 def _flights(first: int, count: int) -> pa.RecordBatch:
     numbers = range(first, first + count)
     values = [
-        json.dumps(
-            {
-                "year": 2013,
-                "month": 1,
-                "day": n % 28 + 1,
-                "dep_time": 517,
-                "sched_dep_time": 515,
-                "dep_delay": n * 7 % 900,
-                "arr_time": 830,
-                "sched_arr_time": 819,
-                "arr_delay": 11,
-                "carrier": _CARRIERS[n % 6],
-                "flight": n % 8000,
-                "tailnum": f"N{n % 20_000:05}",
-                "origin": "EWR",
-                "dest": "IAH",
-                "air_time": 227,
-                "distance": 1400,
-                "hour": 5,
-                "minute": 15,
-                "time_hour": "2013-01-01T10:00:00Z",
-            }
-        ).encode()
-        for n in numbers
+        _VALUE % (n % 28 + 1, n * 7 % 900, _CARRIERS[n % 6], n % 8000, n % 20_000) for n in numbers
     ]
     times_us = np.arange(first, first + count) * 1_000_000 + 1_356_998_400_000_000
     columns = {
-        "key": pa.array([_CARRIERS[n % 6].encode() for n in numbers], pa.binary()),
+        "key": pa.array([_CARRIERS[n % 6] for n in numbers], pa.binary()),
         "value": pa.array(values, pa.binary()),
         "headers": pa.nulls(count, RECORD_SCHEMA.field("headers").type),
         "timestamp": pa.array(times_us).cast(RECORD_SCHEMA.field("timestamp").type),

@@ -3,9 +3,13 @@
     python -m benchmarks.parquet_segments --records 2000000 --repeats 3
 
 One topic of flights (JSON of 19 fields) is written into 4 partitions, and merged three ways: into
-Arrow files without compression, into Arrow files with zstd, and into Parquet files. All three are
-read by `poll_table` in turn, and once by the log with the timestamps alone. Converting counts the
-processor time of one core.
+Arrow files without compression (what a topic has with default settings: they are mapped, and not
+decoded), into Arrow files with zstd, and into Parquet files, which always have zstd. All three are
+read by `poll_table` in turn, and once by the log with the timestamps alone. pyarrow's Parquet
+reader alone reads key, value and timestamp of the same files on one thread: without checksums of
+batches, without the log and a consumer. Rates are by elapsed time. Ratios are by elapsed time and
+by processor time of all threads (the least), which tells more if others use the machine. Converting
+counts the processor time of one core.
 """
 
 import argparse
@@ -13,11 +17,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+from pyarrow import parquet
 from rich.console import Console
 
 from benchmarks.command_line import positive
@@ -30,6 +36,7 @@ from spark_log.log.rewrite import merge
 
 _TOPIC = "flights"
 _WAYS = ("Arrow", "Arrow zstd", "Parquet")
+_ALONE = "pyarrow alone"
 _console = Console(stderr=True)
 
 
@@ -88,46 +95,65 @@ def _merge(root: Path, way: str, records: int) -> tuple[float, int]:
 
 
 def _polls(directory: Path, records: int, repeats: int) -> Iterator[Figure]:
-    rates: dict[str, list[float]] = {way: [] for way in _WAYS}
-    for repeat in range(repeats + 1):
-        for way in _WAYS if repeat % 2 else _WAYS[::-1]:
-            rate = _poll_tables(directory / way, records)
-            _console.print(f"poll_table, run {repeat}: {way} {rate:.2f} M/s", style="dim")
-            if repeat:
-                rates[way].append(rate)
-    yield from _compared("poll_table", rates)
+    reads = {way: partial(_poll_tables, directory / way, records) for way in _WAYS}
+    reads[_ALONE] = partial(_read_alone, directory / "Parquet", records)
+    yield from _compared("poll_table", reads, records, repeats)
 
 
-def _poll_tables(root: Path, records: int) -> float:
+def _poll_tables(root: Path, records: int) -> None:
     with open_consumer(str(root), _TOPIC, PARTITIONS, "read_uncommitted") as consumer:
         ends = consumer.end_offsets(list(consumer.assignment()))
-        start = time.perf_counter()
         seen = read_tables(consumer, ends)
-        took_s = time.perf_counter() - start
     if seen != records:
         raise SystemExit(f"{root.name}: {seen} records read, {records} were written")
-    return records / took_s / 1e6
+
+
+def _read_alone(root: Path, records: int) -> None:
+    """Read the Parquet files with nothing but pyarrow, a row group at a time."""
+    seen = 0
+    for path in root.rglob("*.parquet"):
+        with parquet.ParquetFile(path, memory_map=True) as file:
+            for row_group in range(file.num_row_groups):
+                columns = ["timestamp", "key", "value"]
+                seen += file.read_row_group(row_group, columns, use_threads=False).num_rows
+    assert seen == records, (seen, records)
 
 
 def _timestamps(directory: Path, records: int, repeats: int) -> Iterator[Figure]:
-    rates: dict[str, list[float]] = {way: [] for way in _WAYS}
+    reads = {way: partial(_read_timestamps, directory / way, records) for way in _WAYS}
+    yield from _compared("timestamps alone", reads, records, repeats)
+
+
+def _read_timestamps(root: Path, records: int) -> None:
+    scans = [log.scan(0, columns=["timestamp"]) for log in _logs(root)]
+    assert sum(each.records.num_rows for scan in scans for each in scan) == records
+
+
+def _compared(
+    what: str, reads: Mapping[str, Callable[[], None]], records: int, repeats: int
+) -> Iterator[Figure]:
+    elapsed: dict[str, list[float]] = {way: [] for way in reads}
+    processor: dict[str, list[float]] = {way: [] for way in reads}
     for repeat in range(repeats + 1):
-        for way in _WAYS if repeat % 2 else _WAYS[::-1]:
-            start, seen = time.perf_counter(), 0
-            for log in _logs(directory / way):
-                seen += sum(each.records.num_rows for each in log.scan(0, columns=["timestamp"]))
+        for way in list(reads)[:: 1 if repeat % 2 else -1]:
+            began, processor_began = time.perf_counter(), time.process_time()
+            reads[way]()
+            took_s = time.perf_counter() - began
+            rate = records / took_s / 1e6
+            _console.print(f"{what}, run {repeat}: {way} {rate:.2f} M/s", style="dim")
             if repeat:
-                rates[way].append(seen / (time.perf_counter() - start) / 1e6)
-    yield from _compared("timestamps alone", rates)
-
-
-def _compared(what: str, rates: dict[str, list[float]]) -> Iterator[Figure]:
-    medians = {way: median(found) for way, found in rates.items()}
-    for way, rate in medians.items():
-        yield Figure(f"{what}, {way}", rate, "M records/s")
-    for way in _WAYS[:2]:
-        ratio = medians["Parquet"] / medians[way]
-        yield Figure(f"{what}, Parquet / {way}", ratio, at_least=0.5)
+                elapsed[way].append(took_s)
+                processor[way].append(time.process_time() - processor_began)
+    for way, found in elapsed.items():
+        yield Figure(f"{what}, {way}", records / median(found) / 1e6, "M records/s")
+        spent_ns = min(processor[way]) / records * 1e9
+        yield Figure(f"{what}, {way}, processor time", spent_ns, "ns a record")
+    for peer in [way for way in reads if way != "Parquet"]:
+        goal = None if peer == _ALONE else 0.5
+        ratio = median(elapsed[peer]) / median(elapsed["Parquet"])
+        yield Figure(f"{what}, Parquet / {peer}", ratio, at_least=goal)
+        ratio = min(processor[peer]) / min(processor["Parquet"])
+        yield Figure(f"{what}, Parquet / {peer}, by processor time", ratio, at_least=goal)
 
 
 def _logs(root: Path) -> Iterator[PartitionLog]:

@@ -45,7 +45,7 @@ _COLUMNS = (
     "requests",
     "rounds",
     "kinds",
-    "for",
+    "what the requests do",
 )
 
 
@@ -99,7 +99,7 @@ def _counts(found: Sequence[Counted]) -> str:
         kinds = ", ".join(f"{shown(number)} {kind}" for kind, number in each.kinds.items())
         why = each.operation.why
         if each.operation.counted_by:
-            why += f" (`{each.operation.counted_by}`)"
+            why += f" Counted by `{each.operation.counted_by}`."
         lines.append(
             f"{budgets(each.operation)} {shown(each.requests)} | {shown(each.rounds)} | "
             f"{kinds} | {why} |"

@@ -3,11 +3,13 @@
     python -m benchmarks.typed_columns --repeats 3
 
 The values are the 336,776 flights of 2013, as JSON without null fields and as Avro. Decoding and
-encoding count the processor time of one core; figures are medians. A topic of the JSON, keyed by
-carrier in 4 partitions, is merged into Parquet files: without typed columns, with them, and with
-them and without the values. The log reads keys and values of each. The sizes are compared with the
-"best Parquet": the same rows (offset, timestamp, key and the fields) that pyarrow writes with zstd
-into a file for each partition, as delta for offset and timestamp, with dictionaries for the others.
+encoding count the processor time of one core; figures are medians. Beside them is what pyarrow
+alone takes for the same values: to read them as JSON, and to write them to Parquet as they are. A
+topic of the JSON, keyed by carrier in 4 partitions, is merged into Parquet files: without typed
+columns, with them, and with them and without the values. The log reads keys and values of each. The
+sizes are compared with the "best Parquet": the same rows (offset, timestamp, key and the fields)
+that pyarrow writes with zstd into a file for each partition, as delta for offset and timestamp,
+with dictionaries for the others.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from statistics import median
 import fastavro
 import numpy as np
 import pyarrow as pa
+from pyarrow import json as arrow_json
 from pyarrow import parquet as pq
 
 from benchmarks.command_line import positive
@@ -37,6 +40,7 @@ from spark_log.values import TypedValues
 _TOPIC = "flights"
 _PARTITIONS = 4
 _BATCH = 65_536
+_A_CORE = "M records/s a core"
 _FRAME = b"\0\0\0\0\7"
 _TYPES = {"int64": "INT", "string": "STRING", "timestamp[s, tz=UTC]": "TIMESTAMP"}
 _AVRO_TYPES = {
@@ -67,8 +71,10 @@ def measure(options: argparse.Namespace) -> Report:
     ]
     schema = json.dumps({"type": "record", "name": "flight", "fields": fields})
     avro = _avro(flights, schema)
+    values = records["value"].to_pylist()
     figures = [
-        *_values("JSON", TypedValues("json", ddl), records["value"].to_pylist(), options.repeats),
+        *_values("JSON", TypedValues("json", ddl), values, options.repeats),
+        *_limits(TypedValues("json", ddl), values, options.repeats),
         *_values("Avro", TypedValues("avro", schema), avro, options.repeats),
         *_values(
             "Avro with schema id",
@@ -109,8 +115,46 @@ def _values(name: str, typed: TypedValues, values: list[bytes], repeats: int) ->
         lambda: [typed.encodes_same(*pair, encoding) for pair in pairs], len(values), repeats
     )
     return [
-        Figure(f"decoding {name}", decode, "M records/s a core"),
-        Figure(f"encoding {name}, and comparing", encode, "M records/s a core"),
+        Figure(f"decoding {name}", decode, _A_CORE),
+        Figure(f"encoding {name}, and comparing", encode, _A_CORE),
+    ]
+
+
+def _limits(typed: TypedValues, values: list[bytes], repeats: int) -> list[Figure]:
+    """Return what pyarrow alone takes for the two largest parts of converting JSON."""
+    parts = [
+        pa.py_buffer(b"\n".join(values[at : at + _BATCH])) for at in range(0, len(values), _BATCH)
+    ]
+
+    def read_json() -> None:
+        for part in parts:
+            arrow_json.read_json(
+                pa.BufferReader(part),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=part.size + 1),
+                parse_options=arrow_json.ParseOptions(
+                    explicit_schema=typed.schema, unexpected_field_behavior="ignore"
+                ),
+            )
+
+    array = pa.table({"value": pa.array(values, pa.binary())})
+
+    def write_values() -> None:
+        with pq.ParquetWriter(
+            pa.BufferOutputStream(),
+            array.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=False,
+        ) as writer:
+            writer.write_table(array, row_group_size=_BATCH)
+
+    return [
+        Figure("pyarrow's JSON reader alone", _rate(read_json, len(values), repeats), _A_CORE),
+        Figure(
+            "pyarrow alone writes the values to Parquet with zstd",
+            _rate(write_values, len(values), repeats),
+            _A_CORE,
+        ),
     ]
 
 
@@ -139,10 +183,10 @@ def _topic(
         began = time.process_time()
         sizes[way] = _merge(root, typed)
         rate = len(records) / (time.process_time() - began) / 1e6
-        figures.append(Figure(f"converting {way}", rate, "M records/s a core"))
+        figures.append(Figure(f"converting {way}", rate, _A_CORE))
         reads[way] = _rate(lambda root=root: _read(root), len(records), repeats)  # type: ignore[misc]
     best = _best_parquet(directory, written, flights, records)
-    figures += [Figure(f"reading {way}", rate, "M records/s a core") for way, rate in reads.items()]
+    figures += [Figure(f"reading {way}", rate, _A_CORE) for way, rate in reads.items()]
     figures += [Figure(f"size {way}", size / 1e6, "MB") for way, size in sizes.items()]
     figures.append(Figure("best Parquet of the same rows", best / 1e6, "MB"))
     figures.append(Figure("… without values / best Parquet", sizes[_WAYS[2]] / best, at_most=1.05))

@@ -19,6 +19,7 @@ from rich.table import Table
 
 import spark_log
 from benchmarks.machine import CORES, RESULTS, machine
+from benchmarks.process_time import tree_cpu_s
 from benchmarks.timing import timed
 from benchmarks.whole_table import print_whole
 
@@ -133,6 +134,8 @@ class Result:
     versions: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, object] = field(default_factory=dict)
     value_bytes: int = VALUE_BYTES
+    cpu_s: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Processor time of every repeat, of this process and all that it started."""
 
     def rate(self, case: str) -> float:
         """Return the records per second of the median repeat."""
@@ -142,6 +145,14 @@ class Result:
         """Return the case's rate divided by the rate of each case it is compared to."""
         others = [other for other in self.against.get(case, ()) if other in self.seconds]
         return {other: self.rate(case) / self.rate(other) for other in others}
+
+    def cpu_ratios(self, case: str) -> dict[str, float]:
+        """Return the processor time of each case that a case is compared to, divided by its own.
+
+        The least time of all repeats counts: other programs can only add to it.
+        """
+        others = [other for other in self.against.get(case, ()) if other in self.cpu_s]
+        return {other: min(self.cpu_s[other]) / min(self.cpu_s[case]) for other in others}
 
     def print(self, console: Console | None = None) -> None:
         """Print a table: rate (median, and from slowest to fastest) and ratios of each case."""
@@ -154,10 +165,17 @@ class Result:
         table.add_column("M/s", justify="right", no_wrap=True)
         table.add_column("spread", justify="right", no_wrap=True)
         table.add_column("ratio", no_wrap=True)
+        if self.cpu_s:
+            table.add_column("CPU s", justify="right", no_wrap=True)
+            table.add_column("CPU ratio", justify="right", no_wrap=True)
         for case, seconds in self.seconds.items():
             spread = f"{self.n / max(seconds) / 1e6:.2f}-{self.n / min(seconds) / 1e6:.2f}"
             ratios = "\n".join(f"{ratio:.2f}x {of}" for of, ratio in self.ratios(case).items())
-            table.add_row(case, f"{self.rate(case) / 1e6:.2f}", spread, ratios)
+            cells = [case, f"{self.rate(case) / 1e6:.2f}", spread, ratios]
+            if self.cpu_s:
+                cells.append(f"{min(self.cpu_s[case]):.2f}")
+                cells.append("\n".join(f"{ratio:.2f}x" for ratio in self.cpu_ratios(case).values()))
+            table.add_row(*cells)
         print_whole(table, console)
 
     def write_json(self, directory: Path = RESULTS) -> Path:
@@ -165,7 +183,7 @@ class Result:
         directory.mkdir(parents=True, exist_ok=True)
         record_bytes = KEY_BYTES + self.value_bytes
         path = directory / f"{self.name}-{self.n}x{record_bytes}.json"
-        cases = {
+        cases: dict[str, dict[str, object]] = {
             case: {
                 "records_per_s": round(self.rate(case)),
                 "median_s": round(median(seconds), 3),
@@ -174,6 +192,9 @@ class Result:
             }
             for case, seconds in self.seconds.items()
         }
+        for case, spent in self.cpu_s.items():
+            ratios = {of: round(ratio, 3) for of, ratio in self.cpu_ratios(case).items()}
+            cases[case] |= {"cpu_s": [round(each, 3) for each in spent], "cpu_ratios": ratios}
         content = {
             "name": self.name,
             "records": self.n,
@@ -205,6 +226,7 @@ def measure(
     warmups: int = 1,
     versions: Mapping[str, str] | None = None,
     value_bytes: int = VALUE_BYTES,
+    with_cpu: bool = False,
 ) -> Result:
     """Run every case ``warmups`` times unmeasured, then ``repeats`` times, with the peers in turns.
 
@@ -220,9 +242,11 @@ def measure(
         warmups: The number of runs before those; a peer in a JVM of its own needs two.
         versions: The versions of the peers, for the report.
         value_bytes: The size of a value, for the report.
+        with_cpu: Whether processor times are measured, too: for machines that others use.
     """
     cases = [case for peer in peers for case in peer]
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
+    cpu_s: dict[str, list[float]] = {case.name: [] for case in cases}
     console = Console(stderr=True)
     for repeat in range(1 - warmups, repeats + 1):
         first = repeat % len(peers)
@@ -232,14 +256,25 @@ def measure(
             for case in peer:
                 case.before(topic)
                 os.sync()
+                began_s = tree_cpu_s()
                 took_s = timed(partial(case.run, topic))
+                spent_s = tree_cpu_s() - began_s
                 console.print(f"{label}: {case.name}: {took_s:.1f} s", style="dim", highlight=False)
                 if repeat > 0:
                     seconds[case.name].append(took_s)
+                    cpu_s[case.name].append(spent_s)
             for case in peer:
                 case.after(topic)
     against = {case.name: case.against for case in cases}
-    return Result(name, n, seconds, against, versions or {}, value_bytes=value_bytes)
+    return Result(
+        name,
+        n,
+        seconds,
+        against,
+        versions or {},
+        value_bytes=value_bytes,
+        cpu_s=cpu_s if with_cpu else {},
+    )
 
 
 def _hash_bytes(name: str, size_bytes: int) -> Column:

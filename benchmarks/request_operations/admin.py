@@ -165,7 +165,7 @@ def _retention(number: int) -> ConfigResource:
     return ConfigResource(ConfigResourceType.TOPIC, "t", configs)
 
 
-_CHANGE = "a check of the metadata log's end, the put of the record, the put of the checkpoint"
+_CHANGE = "The client checks the end of the metadata log, puts the record, and puts the checkpoint."
 
 OPERATIONS = (
     Operation(
@@ -173,7 +173,8 @@ OPERATIONS = (
         open_root,
         3,
         2,
-        "the quorum's members and the checkpoint at once, the metadata log's end",
+        "The client reads the quorum's members and the checkpoint at the same time, and then the"
+        " end of the metadata log.",
     ),
     Operation("creating a topic", create_topic, 3.5, 3, _CHANGE, repeats=5),
     Operation("create_partitions", create_partitions, 3.5, 3, _CHANGE, repeats=5),
@@ -183,16 +184,19 @@ OPERATIONS = (
         delete_topic,
         13,
         13,
-        f"{_CHANGE}; the topic's deletion marker; a listing each for its files, its witnesses and "
-        "its stray replicas, the deletion, a listing that shows nothing",
+        f"{_CHANGE} It puts the topic's deletion marker. It lists the topic's files, its "
+        "witnesses and its stray replicas, deletes the files, and lists again until nothing is "
+        "left.",
     ),
-    Operation("describe_configs", describe_configs, 1, 1, "a check of the metadata log", repeats=5),
+    Operation(
+        "describe_configs", describe_configs, 1, 1, "The client checks the metadata log.", repeats=5
+    ),
     Operation(
         f"describing {PARTITIONS} partitions",
         describe,
         2 * PARTITIONS + 1,
         4,
-        "a check of the metadata; a listing and the last segment of each partition",
+        "The client checks the metadata, lists each partition, and reads its last segment.",
         repeats=5,
     ),
     Operation(
@@ -200,7 +204,7 @@ OPERATIONS = (
         list_offsets(OffsetSpec.LATEST),
         2 * PARTITIONS + 1,
         4,
-        "a check of the metadata; a listing and the last segment of each partition",
+        "The client checks the metadata, lists each partition, and reads its last segment.",
         repeats=5,
     ),
     Operation(
@@ -208,8 +212,8 @@ OPERATIONS = (
         list_offsets(_FIRST_MS),
         2 * PARTITIONS + 1,
         6,
-        "a check of the metadata; a listing of each partition, its last segment, the segment of "
-        "the time if that is another one",
+        "The client checks the metadata and lists each partition. It reads the partition's last "
+        "segment and, if that is another one, the segment of the time.",
         repeats=5,
     ),
     Operation(
@@ -217,9 +221,10 @@ OPERATIONS = (
         delete_records,
         8 * PARTITIONS + 1,
         9,
-        "a check of the metadata; for each partition a listing and its last segment, the newest "
-        "snapshot or else all segments, a snapshot, a put that marks the log's start, a listing "
-        "that shows it, a check of the metadata",
+        "The client checks the metadata. For each partition it reads a listing and the last "
+        "segment, and the newest snapshot or else all segments. It puts a snapshot and the "
+        "marker of the log's start, reads a listing that shows the marker, and checks the "
+        "metadata.",
         repeats=5,
     ),
     Operation(
@@ -227,15 +232,22 @@ OPERATIONS = (
         list_groups,
         11,
         4,
-        "a listing of the groups; for each a listing of its log and the newest record; in parallel "
-        "the offsets table, with what was committed since it was read last",
+        "The client lists the groups. For each group it lists the log and reads the newest "
+        "record. At the same time it reads what was committed to the offsets table since it read"
+        " the table last.",
     ),
     Operation(
         f"describe_groups, {GROUPS} groups",
         describe_groups,
         2 * GROUPS,
         3,
-        "the log of each: its listing, its newest record",
+        "For each group the client lists the log and reads the newest record.",
     ),
-    Operation("list_group_offsets", group_offsets, 3, 3, "the offsets table's newest state"),
+    Operation(
+        "list_group_offsets",
+        group_offsets,
+        3,
+        3,
+        "The client reads the newest state of the offsets table.",
+    ),
 )

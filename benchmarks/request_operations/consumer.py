@@ -179,22 +179,24 @@ OPERATIONS = (
         first_record,
         8,
         7,
-        "opening the root, as a first send; the topic's metadata; in parallel whether the root "
-        "exists; the partition's listing, its segment, its end",
+        "The consumer opens the root as a producer does, reads the topic's metadata, and asks at"
+        " the same time whether the root exists. It lists the partition, reads its segment, and "
+        "asks for the next one.",
     ),
     Operation(
         f"{SEGMENTS} small segments",
         small_segments,
         SEGMENTS + 2,
         24,
-        "a listing, a GET for each segment, 16 at once; a check for one after the last",
+        "The consumer lists the partition and reads each segment, 16 at the same time. Then it "
+        "asks for the segment after the last one.",
     ),
     Operation(
         "one record, end to end",
         end_to_end,
         3,
         3,
-        "the put, the GET that finds it, and one that came too early",
+        "The producer puts the record. The consumer asks for it once too early, and then gets it.",
         repeats=40,
         waits=True,
     ),
@@ -203,7 +205,7 @@ OPERATIONS = (
         idle(4),
         4,
         5,
-        "a GET of the next segment's name for each partition",
+        "The consumer asks for the next segment of each partition.",
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE,
@@ -213,8 +215,8 @@ OPERATIONS = (
         idle(40),
         10,
         11,
-        "a GET of the next segment's name for ten of the partitions in turn; the five seconds of a "
-        "count may begin and end with some",
+        "The consumer asks for the next segment of ten partitions, in turn. The five seconds of "
+        "a count may begin and end with some of these requests.",
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE,
@@ -224,7 +226,8 @@ OPERATIONS = (
         idle(40, replicas=3),
         12.5,
         13,
-        "as without replicas; two checks of the metadata, for all partitions together",
+        "The consumer sends the same requests as without replicas, and two checks of the "
+        "metadata for all partitions together.",
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE_REPLICAS,
@@ -234,7 +237,8 @@ OPERATIONS = (
         end_position,
         9,
         3,
-        "the root, a listing and the last segment of each partition, all at once",
+        "The consumer opens the root, and lists each partition and reads its last segment, all "
+        "partitions at the same time.",
         repeats=5,
     ),
     Operation(
@@ -242,8 +246,8 @@ OPERATIONS = (
         end_offsets,
         6,
         3,
-        "a check of the metadata; a listing and the last segment of each partition; a segment that "
-        "is known is not read again",
+        "The consumer checks the metadata, lists each partition, and reads its last segment. A "
+        "segment that it knows is not read again.",
         repeats=5,
     ),
     Operation(
@@ -251,8 +255,8 @@ OPERATIONS = (
         offsets_for_times,
         2 * PARTITIONS + 1,
         5,
-        "a check of the metadata; a listing of each partition, its last segment, the segment of "
-        "the time if that is another one",
+        "The consumer checks the metadata and lists each partition. It reads the partition's "
+        "last segment and, if that is another one, the segment of the time.",
         repeats=5,
     ),
     Operation(
@@ -260,9 +264,15 @@ OPERATIONS = (
         get_key,
         3,
         3,
-        "a check of the metadata, at most once a second; a GET of the next segment's name; the "
-        "block of the key index that has the key",
+        "The consumer checks the metadata, at most once a second, and asks for the partition's "
+        "next segment. It reads the block of the key index that has the key.",
         repeats=5,
     ),
-    Operation("closing a consumer", close, 0, 0, "nothing is committed without a group"),
+    Operation(
+        "closing a consumer",
+        close,
+        0,
+        0,
+        "Without a group no offset is committed, so nothing is sent.",
+    ),
 )

@@ -149,16 +149,16 @@ OPERATIONS = (
         join,
         25,
         10,
-        "opening the root; the group's log is created and joined; the committed offsets; the "
-        "first record, as a consumer without a group reads it",
+        "The member opens the root, creates the group's log and joins the group. It reads the "
+        "committed offsets, and then the first record as a consumer without a group does.",
     ),
     Operation(
         "a second member's join",
         second_join,
         35,
         24,
-        "opening the root; the group's log, the request to join and the new assignment, which the "
-        "first member has to see and to release",
+        "The member opens the root and reads the group's log. It writes its request to join. The"
+        " first member reads the request, writes the new assignment, and releases partitions.",
         waits=True,
     ),
     Operation(
@@ -166,7 +166,7 @@ OPERATIONS = (
         commit,
         4,
         3,
-        "the group's log and the offsets table",
+        "The member writes the offset into the group's log and into the offsets table.",
         repeats=10,
     ),
     Operation(
@@ -174,14 +174,15 @@ OPERATIONS = (
         committed,
         3,
         3,
-        "the offsets table's newest state",
+        "The consumer reads the newest state of the offsets table.",
     ),
     Operation(
         f"an idle member of a group, {PARTITIONS} partitions, a second",
         idle_member,
         7,
         7,
-        "those of an idle consumer, and of a member without partitions",
+        "The member sends the requests of an idle consumer and those of a member without "
+        "partitions.",
         lasts_s=IDLE_S,
         waits=True,
     ),
@@ -190,7 +191,8 @@ OPERATIONS = (
         heartbeat,
         2.5,
         2.5,
-        "a heartbeat each `heartbeat.interval.ms`; a check for the group's next record",
+        "The member writes a heartbeat every `heartbeat.interval.ms`, and asks for the next "
+        "record of the group's log.",
         lasts_s=IDLE_S,
         waits=True,
     ),
@@ -199,7 +201,7 @@ OPERATIONS = (
         leave,
         5,
         5,
-        "checks of the group's log and the metadata, a record in the group's log; its "
-        "heartbeat is deleted",
+        "The member checks the group's log and the metadata, writes a record into the group's "
+        "log, and deletes its heartbeat.",
     ),
 )

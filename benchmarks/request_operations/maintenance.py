@@ -86,37 +86,40 @@ OPERATIONS = (
         idle_cleaning,
         3 * PARTITIONS + 4,
         9,
-        "for each partition a listing, its last segment, and a check of the metadata after it; a "
-        "put, a HEAD and a deletion that ask for the storage's clock",
+        "For each partition the cleaner reads a listing and the last segment, and then checks "
+        "the metadata. Once, it learns the storage's time by a PUT, a HEAD and a DELETE.",
     ),
     Operation(
         f"compacting {COMPACTED} small segments",
         compaction,
         39,
         22,
-        "each segment once, up to 16 at the same time; the generation, the rewritten segment, a "
-        "snapshot, the listings before and after; twice the storage's clock",
+        "The cleaner reads each segment once, up to 16 at the same time. It writes the "
+        "generation, the rewritten segment and a snapshot, lists the partition before and after,"
+        " and learns the storage's time twice.",
     ),
     Operation(
         f"a controller's round, {PARTITIONS} partitions",
         control,
         3,
         2,
-        "a check of the metadata, a probe of each other broker",
+        "The controller checks the metadata, and sends a probe to each other broker.",
     ),
     Operation(
         f"a mirror's step without records, {MIRRORED} partitions",
         idle_mirror,
         12,
         6,
-        "a check of both roots' metadata, and for the next segment of each partition in both roots",
+        "The mirror checks the metadata of both roots, and asks both roots for the next segment "
+        "of each partition.",
     ),
     Operation(
         f"a mirror's step, a segment of {MIRRORED} partitions",
         mirrored_segments,
         40,
         14,
-        "as without records; for each partition two listings of the source, the segment for the "
-        "transactions in it and to copy it, the put",
+        "To the requests of a step without records, the mirror adds for each partition two "
+        "listings of the source, two reads of the segment (for the transactions in it, and to "
+        "copy it) and the put.",
     ),
 )

@@ -100,7 +100,7 @@ class Operation:
         prepare: yields the operation. Its requests before and after are not counted.
         most: the maximum number of requests for each run.
         most_rounds: the maximum number of these requests that wait for each other.
-        why: the purposes of the requests.
+        why: what the requests do, in sentences.
         repeats: the number of measured runs.
         lasts_s: for a continuous operation, the seconds of the count, and `most` is the maximum per
             second; otherwise 0.

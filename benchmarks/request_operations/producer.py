@@ -157,15 +157,16 @@ OPERATIONS = (
         first_send,
         6,
         5,
-        "the quorum's members and the checkpoint at once, the metadata log's end; the partition's "
-        "listing and its last segment; the put",
+        "The producer reads the quorum's members and the checkpoint at the same time, then the "
+        "end of the metadata log. It lists the partition, reads its last segment, and puts the "
+        "record.",
     ),
     Operation(
         "one acknowledged append",
         append,
         1.1,
         1,
-        "the put; a check of the metadata each 5 s",
+        "The producer puts the record. Every 5 s it checks the metadata.",
         repeats=40,
     ),
     Operation(
@@ -173,36 +174,37 @@ OPERATIONS = (
         append_to_many,
         PARTITIONS + 0.5,
         3,
-        "a put for each partition",
+        "The producer puts one segment for each partition.",
         repeats=10,
-        wish="one round: the puts of a producer that has many partitions go out in turns.",
+        wish="One round would be better. The puts of a producer that has many partitions go out in "
+        "turns.",
     ),
     Operation(
         "one append to 3 replicas",
         append_to_replicas,
         3.2,
         3,
-        "a put for each replica; a check of the metadata each 5 s",
+        "The producer puts the record once for each replica. Every 5 s it checks the metadata.",
         repeats=20,
-        wish="two rounds: the replicas of a chain get a batch one after the other "
+        wish="Two rounds would be better. The replicas of a chain get a batch one after the other "
         "([ADR 24](../adr/0024-every-partition-of-a-topic-is-a-chain-of-replicas.md)).",
     ),
-    Operation("closing a producer", close, 0, 0, "nothing waits"),
+    Operation("closing a producer", close, 0, 0, "No record waits, so nothing is sent."),
     Operation(
         "init_transactions of a new process",
         init_transactions,
         7,
         6,
-        "opening the root; a listing of the id's state log, its last record, a listing before the "
-        "put that makes the next epoch",
+        "The producer opens the root. It lists the state log of the transactional id, reads its "
+        "last record, and lists it again before the put that makes the next epoch.",
     ),
     Operation(
         "a transaction of one record",
         transaction,
         4.2,
         4,
-        "puts: the transaction with its partition, the record, the decision, the marker; a check "
-        "of the metadata each 5 s",
+        "The producer puts the transaction with its partition, the record, the decision and the "
+        "marker. Every 5 s it checks the metadata.",
         repeats=10,
     ),
     Operation(
@@ -210,7 +212,7 @@ OPERATIONS = (
         abort,
         4.2,
         4,
-        "as a transaction that is committed",
+        "The producer sends the same requests as for a transaction that is committed.",
         repeats=10,
     ),
     Operation(
@@ -218,9 +220,11 @@ OPERATIONS = (
         transaction_with_offsets,
         22,
         13,
-        "as a transaction of one record; the group is added to it; the offset is put into the "
-        "group's log, and when the transaction is decided into the offsets table",
+        "To the requests of a transaction of one record, the producer adds those that put the "
+        "group into the transaction, the offset into the group's log and, when the transaction "
+        "is decided, into the offsets table.",
         repeats=5,
-        wish="half of it: the end of the group's log is asked for again before each step.",
+        wish="Half of it would be better. The end of the group's log is read again before each "
+        "step.",
     ),
 )

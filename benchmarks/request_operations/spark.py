@@ -126,7 +126,7 @@ OPERATIONS = (
         planning,
         12,
         6,
-        "opening the root; a listing and the last segment of each partition",
+        "The driver opens the root, lists each partition, and reads its last segment.",
         repeats=3,
     ),
     Operation(
@@ -134,7 +134,7 @@ OPERATIONS = (
         task,
         2,
         2,
-        "the partition's listing, the segment",
+        "The task lists the partition and reads the segment.",
         repeats=3,
     ),
     Operation(
@@ -142,8 +142,9 @@ OPERATIONS = (
         write,
         12,
         10,
-        "opening the root on the driver and in the task; the partition's listing and its last "
-        "segment, the put, a check of what was put; less in processes that have written before",
+        "The driver and the task open the root. The task lists the partition, reads its last "
+        "segment, puts the records, and checks what was put. A process that has written before "
+        "sends fewer requests.",
         repeats=3,
     ),
     Operation(
@@ -151,7 +152,8 @@ OPERATIONS = (
         micro_batch,
         9,
         4,
-        "a check of the metadata; for each partition the next segment, and the name after it",
+        "The driver checks the metadata. For each partition it reads the next segment, and asks "
+        "for the one after it.",
         repeats=5,
     ),
     Operation(
@@ -159,8 +161,8 @@ OPERATIONS = (
         idle_stream,
         PARTITIONS + 2,
         3,
-        "once a second a check of the metadata, and a GET of the next segment's name for each "
-        "partition",
+        "Once a second the driver checks the metadata, and asks for the next segment of each "
+        "partition.",
         lasts_s=IDLE_S,
         waits=True,
         counted_by="tests/datasource/test_stream_batches.py",

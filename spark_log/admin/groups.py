@@ -91,7 +91,7 @@ class GroupManager:
             found.append(
                 GroupListing(
                     group_id,
-                    "consumer" if view is not None and view.state.generation else "",
+                    "" if view is None else view.state.protocol_type,
                     "Empty" if view is None else view.state.state,
                 )
             )
@@ -410,7 +410,7 @@ def describe_group(view: StateView[Group]) -> GroupDescription:
     return GroupDescription(
         group.group_id,
         group.state,
-        "consumer" if group.generation else "",
+        group.protocol_type,
         group.protocol or "",
         group.generation,
         tuple(map(_describe_member, group.members.values())),

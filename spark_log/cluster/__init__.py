@@ -3,7 +3,8 @@
 - `Cluster` is an opened root: its metadata, and the logs of its partitions on all brokers.
   ``meta_properties`` is the file that tells which root it is, ``root_creation`` creates a root,
   ``broker_stores`` opens the roots of the other brokers, ``broker_registration`` adds a broker.
-- ``cleaner`` and ``verifier`` work on each partition in turn. ``topic_deletion``,
+- ``cleaner`` and ``verifier`` work on each partition in turn, ``conversion`` on several of a topic
+  that is a table. ``topic_tables`` has the tables of topics. ``topic_deletion``,
   ``stray_replicas`` and ``orphans`` deal with directories that no partition uses any more.
 """
 

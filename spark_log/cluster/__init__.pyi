@@ -8,6 +8,8 @@ from .cleaner import clean_replicas as clean_replicas
 from .cluster import Cluster as Cluster
 from .cluster import open_cluster as open_cluster
 from .conversion import ConversionProgress as ConversionProgress
+from .conversion import TopicConversion as TopicConversion
+from .conversion import offsets_converted as offsets_converted
 from .meta_properties import META_PROPERTIES as META_PROPERTIES
 from .orphans import OrphanedDirectory as OrphanedDirectory
 from .orphans import OrphanKind as OrphanKind

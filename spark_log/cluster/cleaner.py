@@ -48,7 +48,8 @@ from spark_log.storage import StorageClock, check_clock_skew, storage_time_us
 from spark_log.threads import call_beside
 from spark_log.types import TopicPartition
 
-_FAILURES = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegisteredError)
+FAILURES: Final = (StorageError, CorruptRecordError, ReplicationError, BrokerIdNotRegisteredError)
+"""The errors of one replica or one table, which do not stop the cleaning of others."""
 
 _MAX_AT_ONCE: Final = 16
 """Maximum number of partitions that are listed at the same time on an object store."""
@@ -150,7 +151,7 @@ def clean_replicas(
     log = cluster.partition_log(topic, partition)
     try:
         view, state, listing = log.observe_replicas()
-    except _FAILURES as error:
+    except FAILURES as error:
         if len(known.replicas) > 1 or known.leader_epoch > 0:
             yield CleanedPartition(tp, None, error, None)
             return
@@ -170,7 +171,7 @@ def clean_replicas(
             if broker_id == ROOT_BROKER_ID:
                 raise
             yield CleanedPartition(tp, None, error, broker_id)
-        except _FAILURES as error:
+        except FAILURES as error:
             yield CleanedPartition(tp, None, error, broker_id)
         else:
             _log_report(tp, broker_id, report, dry_run=dry_run)
@@ -285,7 +286,7 @@ class ClusterCleaner:
             cleaned = [tp.partition for tp, each in self._topics.items() if each.name == topic.name]
             try:
                 self._tables.commit(topic.topic_id, cleaned, self._storage_clock)
-            except (*_FAILURES, InvalidConfigurationError) as error:
+            except (*FAILURES, InvalidConfigurationError) as error:
                 if not self._is_deleted(topic):
                     yield CleanedPartition(TopicPartition(topic.name, min(cleaned)), None, error)
 

@@ -16,6 +16,7 @@ from spark_log.storage import (
     is_of_file_system,
     is_topic_directory,
 )
+from spark_log.table import PARTITION_FOLDER_PREFIX
 
 
 class OrphanKind(StrEnum):
@@ -92,6 +93,8 @@ def orphaned_directories(
     for name in sorted(names):
         if name in topics:
             for directory in sorted(replicas[name] - {DELTA_LOG}):
+                if directory.startswith(PARTITION_FOLDER_PREFIX):
+                    continue  # of a program that was refused: see `left_data_files`
                 yield from _orphaned_replica(topics[name], directory, broker_id)
         elif is_topic_directory(name):
             yield OrphanedDirectory(name, OrphanKind.TOPIC)

@@ -27,6 +27,7 @@ class TopicTables:
         self._cluster = cluster
         self._lock = threading.Lock()
         self._committers: dict[str, TableCommitter] = {}
+        self._metadata_offset = -1
         self._used: dict[str, TopicImage] = {}
 
     def of_log(
@@ -76,8 +77,8 @@ class TopicTables:
         Args:
             topic_id: the topic's id.
             partitions: the partitions whose logs have changed; None for all.
-            storage_clock: the storage's clock, by which old versions are deleted; None deletes
-                none.
+            storage_clock: the storage's clock, by which old versions are deleted, and, with all
+                partitions, what other programs left; None deletes nothing.
 
         Returns:
             The newest version; None if the topic was deleted, or no topic ever had a table.
@@ -94,9 +95,12 @@ class TopicTables:
             return None
         committer = self.committer(image, topic)
         version = committer.commit(partitions)
-        if committer.has_written_checkpoint and storage_clock is not None:
-            store = self._cluster.store
-            committer.clean(storage_clock.read(store, topic.directory).shown_us)
+        if storage_clock is not None and version.number >= 0:
+            now_us = storage_clock.read(self._cluster.store, topic.directory).shown_us
+            if committer.has_written_checkpoint:
+                committer.delete_versions(now_us)
+            if partitions is None or version.partitions.keys() <= set(partitions):
+                committer.delete_left_files(now_us)
         return version
 
     def read(self, image: MetadataImage, topic: TopicImage) -> TableVersion | None:
@@ -144,9 +148,20 @@ class TopicTables:
         from spark_log.table import TableCommitter, TopicTable
 
         with self._lock:
+            if image.offset > self._metadata_offset:
+                self._metadata_offset = image.offset
+                self._forget_deleted(image)
             found = self._committers.get(topic.topic_id)
             if found is None or found.topic is not topic:
                 table = TopicTable(self._cluster.store, topic, self._cluster.clock)
                 found = TableCommitter(table, image.offset)
                 self._committers[topic.topic_id] = found
             return found
+
+    def _forget_deleted(self, image: MetadataImage) -> None:
+        """Forget the committers of deleted topics: they hold the files of a whole table."""
+        self._committers = {
+            topic_id: each
+            for topic_id, each in self._committers.items()
+            if image.find_by_id(topic_id) is not None
+        }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from spark_log.config.client import (
     DEFAULT_API_TIMEOUT_MS,
@@ -12,13 +12,23 @@ from spark_log.config.client import (
     DefaultApiTimeoutMs,
     RequestTimeoutMs,
 )
-from spark_log.config.model import INT_MAX, ConfigModel, NonNegativeInt, PositiveInt, PositiveLong
+from spark_log.config.model import (
+    INT_MAX,
+    ConfigModel,
+    NonNegativeInt,
+    PositiveInt,
+    PositiveLong,
+    split_list,
+)
+
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class GatewayConfig(ConfigModel):
     """Settings of a gateway. Names and defaults are those of Kafka's brokers where Kafka has them.
 
-    They are given to ``spark-log gateway`` as ``--override key=value``.
+    They are given to ``spark-log gateway`` in a file (``--gateway-config``), or one by one
+    (``--override key=value``).
     """
 
     title: ClassVar[str] = "Gateway"
@@ -48,6 +58,43 @@ class GatewayConfig(ConfigModel):
         default=6_000,
         description="Time for which a new gateway must live before partitions and groups go to it, "
         "so that one that crashes at each start moves nothing. The first gateway does not wait.",
+    )
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT",
+        description="Whether the listener encrypts (SSL) and authenticates (SASL).",
+    )
+    ssl_keystore_location: str = Field(
+        default="",
+        description="PEM file with the private key and the certificates of the listener, as with "
+        "Kafka's `ssl.keystore.type=PEM`.",
+    )
+    ssl_key_password: str = Field(
+        default="",
+        repr=False,
+        description="Password of the private key; empty if it is not encrypted. Never shown.",
+    )
+    ssl_truststore_location: str = Field(
+        default="",
+        description="PEM file with the certificates that clients' certificates are signed by.",
+    )
+    ssl_client_auth: Literal["none", "requested", "required"] = Field(
+        default="none", description="Whether clients show a certificate."
+    )
+    sasl_enabled_mechanisms: Annotated[tuple[SaslMechanism, ...], BeforeValidator(split_list)] = (
+        Field(
+            default=("SCRAM-SHA-256", "SCRAM-SHA-512"),
+            description="Mechanisms that clients may authenticate with. PLAIN sends the password: "
+            "add it with SASL_SSL only.",
+        )
+    )
+    sasl_users_file: str = Field(
+        default="",
+        description="File of the users, as `spark-log gateway-users` writes it. It is read again "
+        "when it changes. Not in Kafka.",
+    )
+    connection_failed_authentication_delay_ms: NonNegativeInt = Field(
+        default=100,
+        description="Pause before the answer to a failed authentication.",
     )
     num_io_threads: PositiveInt = Field(
         default=32,

@@ -47,7 +47,7 @@ class TopicConfig(ReplicationConfig):
         default=604_800_000,
         description="Maximum time span of the records in a merged segment, so that retention by "
         "time can delete the segment as a whole. Segments smaller than 1 MiB are merged even if "
-        "the result spans more time.",
+        "the result spans more time, and so are all if `retention.ms` is -1.",
     )
     index_interval_bytes: NonNegativeInt = Field(
         default=4096,
@@ -151,7 +151,7 @@ class TopicConfig(ReplicationConfig):
         "that still use it. A writer may take half of it between listing the end of the log and "
         "the confirmation of its append; after that it lists the log again. After you lower this "
         "value, wait for `metadata.max.age.ms` before the next cleaning: until then running "
-        "clients rely on the old value.",
+        "clients rely on the old value. With `table.format=delta` it cannot be 0.",
     )
     table_format: Literal["none", "delta"] = Field(
         default="none",
@@ -185,7 +185,8 @@ class TopicConfig(ReplicationConfig):
         description="The columns. For `json` a DDL of Spark's, such as `carrier STRING, dep_delay "
         "INT, origin STRUCT<airport: STRING>`; fields that it does not name are ignored. For "
         "`avro` the schema of the values, a record in JSON. Columns can be added later: in older "
-        "files they are null. Ignored if `table.value.format` is `none`. Not in Kafka.",
+        "files they are null. A column keeps its type and cannot be removed, also while "
+        "`table.value.format` is `none`, which otherwise ignores this. Not in Kafka.",
     )
     table_keep_value: bool = Field(
         default=True,

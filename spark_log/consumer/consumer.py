@@ -658,11 +658,11 @@ class Consumer(ForeignMethods):
         ``isolation.level=read_committed`` the last before the first transaction that is open. The
         topic need not be subscribed to, and positions do not change.
 
-        The segments that a compaction wrote for a table (``table.format``) have an index of their
-        keys, so one small read finds a record. The keys of all other segments are read by the first
-        look-up in a partition, and kept in memory (8 bytes for each record, up to 128 MB in a
-        process): for a long log without such an index the first look-up takes as long as reading
-        it, and later ones read only what was appended since.
+        The Parquet segments of a table (``table.format``) have an index of their keys, so a few
+        small reads find a record. The keys of all other segments are read by the first look-up in a
+        partition, and kept in memory (8 bytes for each record, up to 128 MB in a process): for a
+        long log without a table the first look-up takes as long as reading it, and later ones read
+        only what was appended since.
 
         Args:
             topic: the topic's name.

@@ -34,6 +34,7 @@ _SCHEMA = pa.schema(
                 "modificationTime": pa.int64(),
                 "dataChange": pa.bool_(),
                 "stats": pa.string(),
+                "tags": _MAP,
             }
         ),
         "remove": pa.struct(
@@ -118,6 +119,7 @@ def _adds(files: Sequence[DataFile]) -> pa.StructArray:
         "modificationTime": [each.modified_ms for each in files],
         "dataChange": [False] * len(files),
         "stats": [each.stats() for each in files],
+        "tags": [list(each.tags.items()) if each.tags else None for each in files],
     }
     fields = list(_SCHEMA.field("add").type)
     return pa.StructArray.from_arrays(

@@ -10,6 +10,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from spark_log.util import parse_json
 ROW_GROUP_ROWS = 16_384
 _MAX_STATISTIC_CHARACTERS = 1000
 _READ_WHOLE_BYTES = 1 << 20
+_MAX_PLAIN_DIGITS = 38
 
 _FORMAT: dict[str, Any] = {"compression": "zstd"}
 _SMALL_FORMAT: dict[str, Any] = {
@@ -45,12 +47,14 @@ class DataFile:
         path: the file's path, relative to the table's directory.
         size_bytes: the length of the file.
         num_rows: the number of rows; -1 if another program did not record it.
-        min_values: by column, the smallest value in the file, as JSON has it. A column that was
-            not counted is missing, here and in the next two.
+        min_values: by column, the smallest value in the file, as JSON has it, with a `Decimal` for
+            a number with a fraction; the fields of a STRUCT in a mapping. A column that was not
+            counted is missing, here and in the next two.
         max_values: by column, the largest value in the file, or a larger one.
         null_counts: by column, the number of nulls in the file.
         partition_values: by partition column, the value of all rows, as text.
         modified_ms: the time that Delta's history shows for the file.
+        tags: what the writer tells of the file, by name.
     """
 
     path: str
@@ -58,9 +62,10 @@ class DataFile:
     num_rows: int = -1
     min_values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     max_values: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    null_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+    null_counts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     partition_values: Mapping[str, str] = field(default_factory=dict, hash=False)
     modified_ms: int = field(default=0, compare=False)
+    tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def may_hold(self, column: str, value: Any) -> bool:
         """Return whether the file may hold rows with a value."""
@@ -74,7 +79,20 @@ class DataFile:
             stats["minValues"] = dict(self.min_values)
             stats["maxValues"] = dict(self.max_values)
             stats["nullCount"] = dict(self.null_counts)
-        return json.dumps(stats, separators=(",", ":"))
+        return _json_of(stats)
+
+    def says_at_most(self, other: DataFile) -> bool:
+        """Return whether another description of this file has all that this one says, or more.
+
+        Statistics may be missing here: an earlier release did not write all of them.
+        """
+        return (
+            (self.path, self.size_bytes, self.num_rows, self.partition_values)
+            == (other.path, other.size_bytes, other.num_rows, other.partition_values)
+            and _is_part(self.min_values, other.min_values)
+            and _is_part(self.max_values, other.max_values)
+            and _is_part(self.null_counts, other.null_counts)
+        )
 
     def to_add(self, time_ms: int, *, is_new: bool = True) -> dict[str, object]:
         """Return the action that adds the file; ``is_new``: whether the table gets new rows."""
@@ -86,6 +104,7 @@ class DataFile:
                 "modificationTime": time_ms,
                 "dataChange": is_new,
                 "stats": self.stats(),
+                **({"tags": dict(self.tags)} if self.tags else {}),
             }
         }
 
@@ -108,7 +127,7 @@ class DataFile:
         path = action["path"]
         if path.startswith("/") or "://" in path or ".." in path.split("/"):
             raise ValueError(f"the path {path!r:.200} leads out of the table")
-        stats = parse_json(action.get("stats") or "{}")
+        stats = parse_json(action.get("stats") or "{}", decimals=True)
         return cls(
             path,
             action["size"],
@@ -118,7 +137,36 @@ class DataFile:
             stats.get("nullCount") or {},
             dict(action.get("partitionValues") or {}),
             action.get("modificationTime") or 0,
+            dict(action.get("tags") or {}),
         )
+
+
+def _is_part(part: Mapping[str, Any], whole: Mapping[str, Any]) -> bool:
+    """Return whether each value of nested mappings is in others, too."""
+    return all(
+        name in whole
+        and (
+            _is_part(value, whole[name])
+            if isinstance(value, Mapping) and isinstance(whole[name], Mapping)
+            else value == whole[name]
+        )
+        for name, value in part.items()
+    )
+
+
+def _json_of(value: object) -> str:
+    """Return statistics as JSON, decimals with all their digits.
+
+    They have no exponent if they have few digits: delta-rs reads none in a DECIMAL.
+    """
+    if isinstance(value, Mapping):
+        fields = (f"{json.dumps(name)}:{_json_of(each)}" for name, each in value.items())
+        return "{" + ",".join(fields) + "}"
+    if isinstance(value, Decimal):
+        is_short = value.is_zero() or abs(value.adjusted()) <= _MAX_PLAIN_DIGITS
+        text = format(value, "f") if is_short else str(value)
+        return text if "." in text or "E" in text else f"{text}.0"
+    return json.dumps(value)
 
 
 class DataFiles:

@@ -23,7 +23,7 @@ from spark_log.util import parse_json
 
 _READER_VERSION = 1
 _CHECKPOINT_COLUMNS = {
-    "add": ["path", "partitionValues", "size", "modificationTime", "stats"],
+    "add": ["path", "partitionValues", "size", "modificationTime", "stats", "tags"],
     "txn": ["appId", "version", "lastUpdated"],
     "metaData": [
         *("id", "name", "description", "schemaString", "partitionColumns", "configuration"),
@@ -31,7 +31,7 @@ _CHECKPOINT_COLUMNS = {
     ],
     "protocol": ["minReaderVersion", "minWriterVersion", "readerFeatures", "writerFeatures"],
 }
-_MAPS = ("partitionValues", "configuration")
+_MAPS = ("partitionValues", "configuration", "tags")
 
 
 def parse_version(

@@ -17,15 +17,23 @@ from spark_log.gateway.protocol import (
     decode_header,
 )
 from spark_log.gateway.request import RequestContext
+from spark_log.gateway.security import AuthenticationError, principal_of_certificate
 
 if TYPE_CHECKING:
     from spark_log.config import GatewayConfig
     from spark_log.gateway.request_memory import RequestMemory
+    from spark_log.gateway.security import Authenticator
 
 _log = logging.getLogger(__name__)
 
 _LENGTH = struct.Struct(">i")
 ANONYMOUS = "User:ANONYMOUS"
+
+_MAX_BYTES_BEFORE_AUTHENTICATION = 524_288
+"""Kafka's limit of a request of a client that is not authenticated."""
+
+_HANDSHAKE_KEY, _AUTHENTICATE_KEY = 17, 36
+_KEYS_BEFORE_AUTHENTICATION = (_HANDSHAKE_KEY, API_VERSIONS_KEY, _AUTHENTICATE_KEY)
 
 
 class Dispatcher(Protocol):
@@ -47,7 +55,7 @@ class _Request:
     """A request that has no answer yet.
 
     Attributes:
-        size_bytes: the size of its frame.
+        size_bytes: the memory that it has taken.
         task: the handler; its result is the answer's frame.
     """
 
@@ -74,6 +82,7 @@ class Connection(asyncio.Protocol):
         memory: RequestMemory,
         *,
         listener: str,
+        authenticator: Authenticator | None,
         on_open: Callable[[Connection], bool],
         on_close: Callable[[Connection], None],
     ) -> None:
@@ -84,6 +93,7 @@ class Connection(asyncio.Protocol):
             config: the limits.
             memory: the memory of all requests of the gateway.
             listener: the name of the listener, for handlers.
+            authenticator: authenticates the client; None if the listener has no SASL.
             on_open: called with the open connection; returns whether to keep it.
             on_close: called with the closed connection.
         """
@@ -91,12 +101,16 @@ class Connection(asyncio.Protocol):
         self._config = config
         self._memory = memory
         self._listener = listener
+        self._authenticator = authenticator
+        self._principal = ANONYMOUS
+        self._has_raw_tokens = False
         self._on_open = on_open
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport = None  # type: ignore[assignment] # until it is made
         self._received = bytearray()
         self._frame_bytes = 0  # of the frame that is being received; 0 between frames
+        self._reserved_bytes = 0  # the memory that it has taken, or waits for
         self._frame_began_s = 0.0
         self._has_memory = False
         self._requests: deque[_Request] = deque()
@@ -107,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._client_software: tuple[str, str] | None = None
         self._last_active_s = self._loop.time()
         self.client_host = ""
+        self.is_aborted = False
         self.closed = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -120,6 +135,9 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self._principal = principal_of_certificate(tls.getpeercert()) or ANONYMOUS
         if not self._on_open(self):
             transport.abort()
 
@@ -129,7 +147,7 @@ class Connection(asyncio.Protocol):
         if self._frame_bytes and not self._has_memory:
             self._memory.withdraw(self._on_memory)
         elif self._frame_bytes:
-            self._memory.release(self._frame_bytes)
+            self._memory.release(self._reserved_bytes)
         self._frame_bytes = 0
         self._received.clear()
         self._on_close(self)
@@ -155,7 +173,9 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Answer the requests that came before the client's end of sending, then close."""
         self.drain()
-        return True
+        return (
+            self._transport.get_extra_info("ssl_object") is None
+        )  # TLS has no half-closed sockets
 
     # --- limits ----------------------------------------------------------------------------------
 
@@ -204,20 +224,37 @@ class Connection(asyncio.Protocol):
             not self._is_closed
             and not self._is_draining
             and self._can_write
-            and len(self._requests) < self._config.max_in_flight_requests_per_connection
+            and len(self._requests) < self._max_in_flight
         )
+
+    @property
+    def _max_in_flight(self) -> int:
+        """One before authentication, which decides about the next request."""
+        return self._config.max_in_flight_requests_per_connection if self._is_authenticated else 1
+
+    @property
+    def _is_authenticated(self) -> bool:
+        return self._authenticator is None or bool(self._authenticator.principal)
+
+    @property
+    def _max_bytes(self) -> int:
+        limit = self._config.socket_request_max_bytes
+        return limit if self._is_authenticated else min(limit, _MAX_BYTES_BEFORE_AUTHENTICATION)
 
     def _begin_frame(self) -> bool:
         """Read the length of the next frame, and take memory for it; return whether it is known."""
         if len(self._received) < _LENGTH.size:
             return False
         (size,) = _LENGTH.unpack_from(self._received)
-        if not 0 < size <= self._config.socket_request_max_bytes:
+        if not 0 < size <= self._max_bytes:
             self.abort(f"a request has the size {size}")
             return False
         self._frame_bytes = size
         self._frame_began_s = self._loop.time()
-        self._has_memory = self._memory.reserve(size, self._on_memory)
+        # Memory that is taken before it arrives is for clients that have shown who they are: others
+        # could take all of it by a few bytes each.
+        self._reserved_bytes = size if self._is_authenticated else 0
+        self._has_memory = not self._reserved_bytes or self._memory.reserve(size, self._on_memory)
         return True
 
     def _on_memory(self) -> None:
@@ -226,11 +263,19 @@ class Connection(asyncio.Protocol):
         self._parse()
 
     def _start(self, frame: memoryview) -> None:
+        authenticator = self._authenticator
+        if self._has_raw_tokens and authenticator is not None and authenticator.expects_token:
+            self._add(self._loop.create_task(self._answer_token(authenticator, bytes(frame))))
+            return
         try:
             header = decode_header(frame)
+            if not self._is_authenticated and header.api_key not in _KEYS_BEFORE_AUTHENTICATION:
+                raise MalformedMessageError(
+                    f"a request with the key {header.api_key} before authentication"
+                )
             request = self._dispatcher.decode(header, frame)
         except MalformedMessageError as error:
-            self._memory.release(len(frame))
+            self._memory.release(self._reserved_bytes)
             self.abort(str(error))
             return
         if header.api_key == API_VERSIONS_KEY and header.api_version >= 3 and request is not None:
@@ -246,11 +291,25 @@ class Connection(asyncio.Protocol):
             self._client_software,
             self.client_host,
             self._listener,
-            ANONYMOUS,
+            authenticator.principal or ANONYMOUS if authenticator else self._principal,
+            authenticator,
         )
-        task = self._loop.create_task(self._dispatcher.answer(context, request))
-        self._requests.append(_Request(len(frame), task))
+        if header.api_key == _HANDSHAKE_KEY:
+            self._has_raw_tokens = header.api_version == 0
+        self._add(self._loop.create_task(self._dispatcher.answer(context, request)))
+
+    def _add(self, task: asyncio.Task[list[bytes] | None]) -> None:
+        self._requests.append(_Request(self._reserved_bytes, task))
         task.add_done_callback(self._on_answer)
+
+    async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
+        """Return the answer to a message of SASL that came without a request's header."""
+        try:
+            answer = await self._loop.run_in_executor(None, authenticator.step, token)
+        except AuthenticationError:
+            await asyncio.sleep(self._config.connection_failed_authentication_delay_ms / 1000)
+            raise
+        return [_LENGTH.pack(len(answer)), answer]
 
     def _on_answer(self, task: asyncio.Task[list[bytes] | None]) -> None:
         self._last_active_s = self._loop.time()
@@ -268,6 +327,8 @@ class Connection(asyncio.Protocol):
                 continue
             if (answer := done.task.result()) is not None and not self._is_closed:
                 self._transport.writelines(answer)
+            if self._authenticator is not None and self._authenticator.has_failed:
+                self._is_draining = True
         self._close_if_drained()
 
     def _close_if_drained(self) -> None:
@@ -294,4 +355,5 @@ class Connection(asyncio.Protocol):
         """
         _log.info("closed the connection from %s: %s", self.client_host, reason)
         self._is_draining = True
+        self.is_aborted = True
         self._transport.abort()

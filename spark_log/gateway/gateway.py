@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from spark_log.config import report_ignored_settings
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
+from spark_log.gateway.groups import GroupCoordinators
 from spark_log.gateway.partitions import Partitions
 from spark_log.gateway.registry import (
     RegisteredGateway,
@@ -19,6 +20,7 @@ from spark_log.gateway.registry import (
     leader,
 )
 from spark_log.gateway.transactions import Transactions
+from spark_log.metadata import GROUP_VERSION
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
@@ -43,9 +45,10 @@ class Gateway:
         cluster: the opened root.
         admin: an admin client of the root.
         apis: the APIs that the server answers, by key.
-        partitions: the partitions that clients write and read.
         transactions: the transactions of clients.
+        partitions: the partitions that clients write and read.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
+        groups: the groups of Kafka's clients that this gateway coordinates.
     """
 
     def __init__(
@@ -67,13 +70,18 @@ class Gateway:
         self.config = config
         self.cluster = cluster
         self.apis = apis
-        self.features: Mapping[str, int] = {}
+        self.features: Mapping[str, int] = {"transaction.version": 2}
         self.transactions = Transactions(cluster)
         self.admin = admin
         self._pool = BlockingPool(
             config.num_io_threads,
             name="spark-log-gateway",
             prepare=lambda: report_ignored_settings(_log_setting),
+        )
+        self.groups = GroupCoordinators(
+            cluster,
+            self.run_blocking,
+            finalize_feature=lambda: self.admin.update_features({GROUP_VERSION.name: 1}),
         )
         self._member: RegistryMember | None = None
         self._ticks: asyncio.Task[None] | None = None

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_log.gateway.security import Authenticator
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,7 @@ class RequestContext:
         listener: the name of the listener that accepted the connection.
         principal: the authenticated user, such as ``User:alice``; ``User:ANONYMOUS`` without
             authentication.
+        authenticator: the SASL exchange of the connection; None on a listener without SASL.
     """
 
     api_key: int
@@ -32,6 +36,7 @@ class RequestContext:
     client_host: str
     listener: str
     principal: str
+    authenticator: Authenticator | None = None
 
 
 @dataclass(frozen=True, slots=True)

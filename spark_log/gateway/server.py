@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_log.errors import InvalidConfigurationError, SparkLogError
@@ -19,7 +20,17 @@ from spark_log.gateway.protocol import (
     encode_response,
 )
 from spark_log.gateway.request_memory import RequestMemory
+from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
+from spark_log.gateway.security import Authenticator, Users, tls_context
+from spark_log.metrics import Family
+from spark_log.metrics.definitions import (
+    GATEWAY_CLOSED,
+    GATEWAY_CONNECTIONS,
+    GATEWAY_MEMORY,
+    GATEWAYS,
+)
+from spark_log.util import SYSTEM_CLOCK
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
@@ -57,16 +68,25 @@ class GatewayServer:
             admin: an admin client that uses ``cluster``.
             config: the settings.
             handlers: the handlers by the keys of their APIs.
+
+        Raises:
+            InvalidConfigurationError: a file of TLS, or of the users, cannot be used.
         """
         self._config = config
         self._handlers = handlers
         self.memory = RequestMemory(config.queued_max_request_bytes)
+        protocol = config.security_protocol
+        self._tls = tls_context(config) if protocol.endswith("SSL") else None
+        self._users = Users(_users_file(config)) if protocol.startswith("SASL") else None
         self._server: asyncio.Server | None = None
+        self._is_stopping = False
         self._checks: asyncio.Task[None] | None = None
         self.gateway = Gateway(
             cluster, admin, config, apis={key: each.api for key, each in handlers.items()}
         )
         self.connections: set[Connection] = set()
+        self._metrics = RequestMetrics()
+        self._closed = 0
 
     async def start(
         self, host: str, port: int, *, advertised: tuple[str, int] | None = None
@@ -87,7 +107,7 @@ class GatewayServer:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self._new_connection, host, port, backlog=1024, start_serving=False
+                self._new_connection, host, port, backlog=1024, start_serving=False, ssl=self._tls
             )
         except OSError as error:
             raise InvalidConfigurationError(
@@ -122,9 +142,11 @@ class GatewayServer:
         Args:
             timeout_s: the time after which connections are closed whose requests have no answer.
         """
-        if self._server is None:
+        if self._server is None or self._is_stopping:
             return
+        self._is_stopping = True
         await self.gateway.leave()
+        self.gateway.groups.close()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()
@@ -150,10 +172,16 @@ class GatewayServer:
             self,
             self._config,
             self.memory,
-            listener="PLAINTEXT",
+            listener=self._config.security_protocol,
+            authenticator=self._new_authenticator(),
             on_open=self._on_open,
-            on_close=self.connections.discard,
+            on_close=self._on_close,
         )
+
+    def _new_authenticator(self) -> Authenticator | None:
+        if self._users is None:
+            return None
+        return Authenticator(self._users, self._config.sasl_enabled_mechanisms)
 
     def _on_open(self, connection: Connection) -> bool:
         if len(self.connections) >= self._config.max_connections:
@@ -165,6 +193,10 @@ class GatewayServer:
             return False
         self.connections.add(connection)
         return True
+
+    def _on_close(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._closed += connection.is_aborted
 
     async def _check_connections(self) -> None:
         loop = asyncio.get_running_loop()
@@ -205,17 +237,32 @@ class GatewayServer:
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
         handler = self._handlers[context.api_key]
-        api, version = handler.api, context.api_version
-        if request is None:  # of an unknown version
-            version, response = 0, unsupported_version_response()
-        else:
-            try:
+        name, version = handler.api.name, context.api_version
+        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        code: int = ErrorCode.NONE
+        try:
+            if request is None:  # of an unknown version
+                version, response = 0, unsupported_version_response()
+            else:
                 response = await handler.handle(self.gateway, context, request)
-            except Exception as error:
-                response = self._error_response(handler, context, request, error)
+            code = getattr(response, "error_code", ErrorCode.NONE)
+        except Exception as error:
+            code = error_code(error)
+            response = self._error_response(handler, context, request, error)
+        finally:
+            duration_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+            self._metrics.record(name, version, duration_ms, ErrorCode(code).name if code else None)
         if response is None:
             return None
-        return encode_response(api.name, version, context.correlation_id, response)
+        return encode_response(name, version, context.correlation_id, response)
+
+    def families(self) -> Iterator[Family]:
+        """Yield the values of the gateway's metrics; any thread may call it."""
+        yield from self._metrics.families()
+        yield Family(GATEWAY_CONNECTIONS, [((), len(self.connections))])
+        yield Family(GATEWAY_CLOSED, [((), self._closed)])
+        yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
+        yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
 
     def _error_response(
         self, handler: Handler, context: RequestContext, request: Any, error: Exception
@@ -241,3 +288,13 @@ class GatewayServer:
         if handler.api.error_response is None:
             raise error
         return handler.api.error_response(request, code, str(error))
+
+
+def _users_file(config: GatewayConfig) -> Path:
+    if not config.sasl_users_file:
+        raise InvalidConfigurationError(
+            f"security.protocol is {config.security_protocol}, and sasl.users.file is missing; "
+            f"write one with spark-log gateway-users",
+            key="sasl.users.file",
+        )
+    return Path(config.sasl_users_file)

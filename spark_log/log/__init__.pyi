@@ -32,10 +32,13 @@ from .read import stored_columns as stored_columns
 from .rewrite import ABANDONED_US as ABANDONED_US
 from .rewrite import find_deletable as find_deletable
 from .segment import BatchAppend as BatchAppend
+from .segment import ColumnStatistics as ColumnStatistics
 from .segment import FetchedRecords as FetchedRecords
+from .segment import LeftOutColumns as LeftOutColumns
 from .segment import LogBatch as LogBatch
 from .segment import LogValidator as LogValidator
 from .segment import OffsetIndex as OffsetIndex
+from .segment import RowStatistics as RowStatistics
 from .segment import SegmentReader as SegmentReader
 from .segment import SegmentWriter as SegmentWriter
 from .segment import StagedSegment as StagedSegment

@@ -12,6 +12,7 @@ from .configs import alterations as alterations
 from .configs import config_entries as config_entries
 from .configs import kind_of as kind_of
 from .features import FEATURES as FEATURES
+from .features import GROUP_VERSION as GROUP_VERSION
 from .features import feature_updates as feature_updates
 from .image import DEFAULT_CLIENT as DEFAULT_CLIENT
 from .image import ROOT_BROKER_ID as ROOT_BROKER_ID
@@ -55,7 +56,8 @@ from .records import ProducerIdsRecord as ProducerIdsRecord
 from .records import RegisterBrokerRecord as RegisterBrokerRecord
 from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
-from .table_placement import check_is_on_root as check_is_on_root
+from .table_requirements import check_is_table as check_is_table
+from .table_requirements import check_table_requirements as check_table_requirements
 from .topic_image import TopicImage as TopicImage
 from .topic_image import parse_replica_directory as parse_replica_directory
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS

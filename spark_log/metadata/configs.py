@@ -37,7 +37,7 @@ from spark_log.types import (
     ConfigResourceType,
     ConfigSynonym,
 )
-from spark_log.values import check_new_columns, typed_values_of
+from spark_log.values import check_new_columns, present_columns, typed_values_of
 
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
 DEFAULT_BROKER_SOURCE = "DYNAMIC_DEFAULT_BROKER_CONFIG"
@@ -226,10 +226,10 @@ def _check_columns(overrides: Mapping[str, str], config: TopicConfig) -> None:
         overrides: the present overrides of the topic.
         config: its new settings.
     """
-    typed = typed_values_of(config)
+    typed_values_of(config)
     names = ("table.value.format", "table.schema")
     before = {name: overrides[name] for name in names if name in overrides}
-    check_new_columns(typed_values_of(TopicConfig.parse(before)), typed)
+    check_new_columns(present_columns(TopicConfig.parse(before)), present_columns(config))
 
 
 def key_name(key: str, model: type[ConfigModel]) -> str:

@@ -35,16 +35,17 @@ class Feature:
     Attributes:
         name: the feature's name, such as ``table.version``.
         releases: the first release that knows each level, from level 1 on.
-        setting: the topic's setting that needs the feature.
+        setting: the topic's setting that needs the feature; None if a program finalizes the feature
+            that it needs.
         setting_off: the value of the setting that does not need it.
         doc: what the feature adds, in one line.
     """
 
     name: str
     releases: tuple[str, ...]
-    setting: str
-    setting_off: str
     doc: str
+    setting: str | None = None
+    setting_off: str | None = None
 
     @property
     def max_level(self) -> int:
@@ -61,6 +62,7 @@ class Feature:
         """Return whether a change of the metadata is the use of this feature."""
         return (
             isinstance(record, ConfigRecord)
+            and self.setting is not None
             and record.resource_type == TOPIC_RESOURCE
             and record.name == self.setting
             and record.value not in (None, self.setting_off)
@@ -75,7 +77,15 @@ TABLE_VERSION: Final = Feature(
     doc="Segments as Parquet files, which are a Delta table, too (the setting table.format)",
 )
 
-FEATURES: Final[Mapping[str, Feature]] = {each.name: each for each in (TABLE_VERSION,)}
+GROUP_VERSION: Final = Feature(
+    name="group.version",
+    releases=("0.4.0",),
+    doc="Groups of Kafka's clients, which a gateway coordinates",
+)
+
+FEATURES: Final[Mapping[str, Feature]] = {
+    each.name: each for each in (GROUP_VERSION, TABLE_VERSION)
+}
 """The features that this release knows, by name."""
 
 

@@ -353,6 +353,47 @@ EXPORTER: Final = (
 )
 """Metrics of ``spark-log exporter``."""
 
+GATEWAY_REQUEST_DURATION = MetricDefinition(
+    "kafka_network_requestmetrics_total_time_seconds",
+    "histogram",
+    "seconds",
+    ("request",),
+    "Time from the arrival of a request to its answer; long polls included. Kafka's TotalTimeMs.",
+)
+GATEWAY_REQUESTS = MetricDefinition(
+    "kafka_network_requestmetrics_requests_total",
+    "counter",
+    "",
+    ("request", "version"),
+    "Requests that were answered. Kafka's RequestsPerSec.",
+)
+GATEWAY_REQUEST_ERRORS = MetricDefinition(
+    "kafka_network_requestmetrics_errors_total",
+    "counter",
+    "",
+    ("request", "error"),
+    "Answers with an error for the whole request, and requests that failed. Kafka's ErrorsPerSec.",
+)
+GATEWAY_CONNECTIONS = _gauge(
+    "kafka_server_socket_server_metrics_connection_count", "", "Open connections."
+)
+GATEWAY_MEMORY = _gauge(
+    "spark_log_gateway_request_memory_bytes",
+    "",
+    "Size of the requests that are received or answered: at most queued.max.request.bytes.",
+    "bytes",
+)
+GATEWAY_CLOSED = MetricDefinition(
+    "spark_log_gateway_connections_closed_total",
+    "counter",
+    "",
+    (),
+    "Connections that the gateway closed: idle, slow, or with a request that it could not read.",
+)
+GATEWAYS = _gauge(
+    "spark_log_gateway_gateways", "", "Gateways of the root that clients can connect to."
+)
+
 STORAGE: Final = (REQUEST_DURATION, REQUEST_ERRORS, SUPPRESSED_ERRORS)
 """Metrics of every client, and of the exporter."""
 
@@ -429,3 +470,14 @@ CANARY: Final = (CANARY_PRODUCE, CANARY_ROUNDTRIP, CANARY_COMMIT, CANARY_FAILURE
 
 MIRROR: Final = (MIRROR_RECORDS, MIRROR_BYTES, MIRROR_TRANSACTIONS, MIRROR_LAG)
 """Metrics of ``spark-log mirror from-kafka`` and ``to-kafka``."""
+
+GATEWAY: Final = (
+    GATEWAY_REQUESTS,
+    GATEWAY_REQUEST_ERRORS,
+    GATEWAY_REQUEST_DURATION,
+    GATEWAY_CONNECTIONS,
+    GATEWAY_CLOSED,
+    GATEWAY_MEMORY,
+    GATEWAYS,
+)
+"""Metrics of ``spark-log gateway``."""

@@ -83,6 +83,15 @@ _MIRROR = """\
 
 """
 
+_GATEWAY = """\
+## `spark-log gateway`
+
+`spark-log gateway --metrics-port 9404` serves these at `http://127.0.0.1:9404/metrics`. Names that
+begin with `kafka_` are those of Kafka's brokers, as far as Prometheus' rules allow. Errors of
+single topics and partitions are in the answers, and not in these counts.
+
+"""
+
 
 def metrics_page() -> str:
     """Return the page as Markdown."""
@@ -93,6 +102,7 @@ def metrics_page() -> str:
         (_CONSUMER, definitions.CONSUMER),
         (_CANARY, definitions.CANARY),
         (_MIRROR, definitions.MIRROR),
+        (_GATEWAY, definitions.GATEWAY),
     ]
     return _HEAD + "\n".join(head + "".join(_table(table)) for head, table in parts)
 

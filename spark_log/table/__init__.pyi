@@ -19,7 +19,9 @@ from .partition_table import end_offset as end_offset
 from .partition_table import parquet_path as parquet_path
 from .partition_table import parse_partition as parse_partition
 from .partition_table import parse_setting as parse_setting
+from .rebuild import REBUILD_OPERATION as REBUILD_OPERATION
 from .rebuild import rebuild_table as rebuild_table
+from .schema import PARTITION_FOLDER_PREFIX as PARTITION_FOLDER_PREFIX
 from .schema import TABLE_PROTOCOL as TABLE_PROTOCOL
 from .table_of_log import TableOfLog as TableOfLog
 from .topic_table import TableVersion as TableVersion

@@ -9,9 +9,9 @@ the same work.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from spark_log.delta import DataFile, DeltaCleanup, point_to_checkpoint, write_checkpoint
@@ -24,7 +24,7 @@ from spark_log.errors import (
 from spark_log.log import SegmentReader
 from spark_log.log.clean import named_end
 from spark_log.log.files import MAX_MERGE_GENERATION, SegmentName, live_log
-from spark_log.metadata import TopicImage, check_is_on_root
+from spark_log.metadata import TopicImage, check_table_requirements
 from spark_log.storage import (
     FileInfo,
     Store,
@@ -35,6 +35,7 @@ from spark_log.storage import (
 from spark_log.table.listing import LogFiles, log_files
 from spark_log.table.next_version import next_partition, with_setting, with_start
 from spark_log.table.partition_table import (
+    COLUMNS_TAG,
     CleanupPolicy,
     PartitionTable,
     TableSetting,
@@ -43,9 +44,13 @@ from spark_log.table.partition_table import (
 from spark_log.table.schema import (
     CHECKPOINT_INTERVAL,
     PARTITION_COLUMN,
+    PARTITION_FOLDER_PREFIX,
     TABLE_PROTOCOL,
     table_metadata,
+    typed_columns,
 )
+from spark_log.table.skipping_columns import SKIPPING_PROPERTY, columns_of_all, skipping_columns
+from spark_log.table.statistics import time_text, typed_statistics
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
@@ -111,7 +116,7 @@ class TableCommitter:
             if setting.policy == CleanupPolicy.NONE == version.setting.policy:
                 return version
             if setting.policy != CleanupPolicy.NONE:
-                check_is_on_root(self.topic)
+                check_table_requirements(self.topic)
             _check_files(table, version)
             if version.is_outdated:
                 _log.debug("%s: this process knows an older state of the topic", table.directory)
@@ -154,8 +159,8 @@ class TableCommitter:
                 continue
             return
 
-    def clean(self, now_us: int) -> None:
-        """Delete versions that are past their retention, and data files that others left.
+    def delete_versions(self, now_us: int) -> None:
+        """Delete versions that are past their retention.
 
         Args:
             now_us: the storage's time, or earlier, microseconds since the epoch.
@@ -171,6 +176,19 @@ class TableCommitter:
         )
         cleanup = DeltaCleanup(table.store, table.directory, table.clock, TABLE_PROTOCOL)
         cleanup.delete_versions(now_us - retention_ms * 1000)
+
+    def delete_left_files(self, now_us: int) -> None:
+        """Delete data files that other programs left a day ago, when the table refused them.
+
+        Args:
+            now_us: the storage's time, or earlier, microseconds since the epoch.
+
+        Raises:
+            StorageError: some files were not deleted; the next call continues.
+        """
+        table = self.table
+        if table.refresh().number < 0:
+            return
         for file in left_data_files(table):
             if file.modified_us <= now_us - _ORPHANS_US:
                 table.store.delete(file.path)
@@ -198,10 +216,13 @@ class TableCommitter:
         if partitions is None or setting != version.setting:
             partitions = version.partitions
         reads_ends = CleanupPolicy.COMPACT in (setting.policy, version.setting.policy)
+        # A version without files needs only a log start offset, which no listing shows too high.
+        is_end = setting.policy == CleanupPolicy.NONE
+        delay_ms = math.inf if is_end else self._config.file_delete_delay_ms
 
         def listed(number: int) -> LogFiles:
             directory = f"{self.table.directory}/{version.directories[number]}"
-            return self._list(directory, reads_ends=reads_ends)
+            return self._list(directory, delay_ms, reads_ends=reads_ends)
 
         numbers = sorted(set(partitions) & version.partitions.keys())
         logs = dict(zip(numbers, map_requests(self.table.store, listed, numbers), strict=True))
@@ -219,9 +240,9 @@ class TableCommitter:
             for number, before in version.partitions.items()
         }
 
-    def _list(self, directory: str, *, reads_ends: bool) -> LogFiles:
+    def _list(self, directory: str, delay_ms: float, *, reads_ends: bool) -> LogFiles:
         store, clock = self.table.store, self.table.clock
-        files = list_partition(store, directory, clock, self._config.file_delete_delay_ms)
+        files = list_partition(store, directory, clock, delay_ms)
         generation = live_log(files).compaction_generation
         end = None
         if reads_ends and generation > MAX_MERGE_GENERATION:
@@ -246,22 +267,31 @@ class TableCommitter:
         """
         table = self.table
         time_ms = table.clock.time_us() // 1000  # wall clock: Delta's history, for users
-        actions: list[Mapping[str, object]] = [*self._definition(version, after, time_ms)]
+        actions: list[Mapping[str, object]] = []
+        files, added = dict(version.data_files), []
         for number, partition in sorted(after.items()):
             before = version.partitions[number]
             if partition == before:
                 continue
+            changed = self.data_files(version, number, before, partition)
+            for name, file in changed.items():
+                if name in partition.files:
+                    files[file.path] = file
+                    added.append(file)
+                else:
+                    del files[file.path]
             actions += changes(
                 before,
                 partition,
                 topic_id=self.topic.topic_id,
                 partition=number,
                 directory=version.directories[number],
-                data_files=self._data_files(version, number, before, partition),
+                data_files=changed,
                 time_ms=time_ms,
             )
         for path in version.former_paths:
-            actions.append(version.data_files[path].to_remove(time_ms, is_change=True))
+            actions.append(files.pop(path).to_remove(time_ms, is_change=True))
+        actions[:0] = self._definition(version, after, files.values(), added, time_ms)
         with table.lock:
             if table.log.state.version != version.number:
                 raise LogEndOffsetMismatchError(
@@ -283,24 +313,39 @@ class TableCommitter:
             self._checkpoint_if_due()
 
     def _definition(
-        self, version: TableVersion, after: Mapping[int, PartitionTable], time_ms: int
-    ) -> Iterable[dict[str, object]]:
-        """Yield the actions that begin a table, or that change its setting."""
+        self,
+        version: TableVersion,
+        after: Mapping[int, PartitionTable],
+        files: Collection[DataFile],
+        added: Collection[DataFile],
+        time_ms: int,
+    ) -> Iterator[dict[str, object]]:
+        """Yield the actions that begin a table, or that change its setting or its properties.
+
+        Args:
+            version: the version that was read.
+            after: the partitions that change, as the next version has them.
+            files: the files of the next version.
+            added: those of them that the next version adds.
+            time_ms: the time that Delta's history shows.
+        """
         if version.number < 0:
             yield TABLE_PROTOCOL.to_action()
         settings = {each.setting for each in after.values()}
-        if version.number >= 0 and settings <= {version.setting}:
-            return
-        (setting,) = settings
+        is_known = version.number >= 0 and settings <= {version.setting}
+        (setting,) = settings or {version.setting}
         metadata = self.table.log.state.metadata
-        yield table_metadata(
-            self.topic.name,
-            setting,
-            time_ms,
-            {} if metadata is None else metadata.action,
-        )
+        properties = {} if metadata is None else metadata.configuration
+        before = [name for name in properties.get(SKIPPING_PROPERTY, "").split(",") if name]
+        if is_known and not self._has_checkpoint(version.number + 1):
+            skipping = columns_of_all(before, added)
+        else:  # looks at all files, as a checkpoint does
+            skipping = skipping_columns(typed_columns(setting), files)
+        if not is_known or skipping != before:
+            action = {} if metadata is None else metadata.action
+            yield table_metadata(self.topic.name, setting, time_ms, action, skipping)
 
-    def _data_files(
+    def data_files(
         self,
         version: TableVersion,
         partition: int,
@@ -321,12 +366,16 @@ class TableCommitter:
 
         return found | dict(zip(new, map_requests(self.table.store, read, new), strict=True))
 
+    def _has_checkpoint(self, version: int) -> bool:
+        """Return whether a version gets a checkpoint."""
+        interval = self.table.log.state.configuration.get(CHECKPOINT_INTERVAL, "")
+        is_number = interval.isdecimal() and int(interval) > 0
+        return version > 0 and not version % (int(interval) if is_number else 10)
+
     def _checkpoint_if_due(self) -> None:
         """Write a checkpoint; a failure is only counted, since the versions say the same."""
         log, state = self.table.log, self.table.log.state
-        interval = state.configuration.get(CHECKPOINT_INTERVAL, "")
-        is_number = interval.isdecimal() and int(interval) > 0
-        if not state.version or state.version % (int(interval) if is_number else 10):
+        if not self._has_checkpoint(state.version):
             return
         with IN_PROCESS.suppress("checkpoint", self.table.directory, StorageError):
             write_checkpoint(self.table.store, log.log_directory, state, TABLE_PROTOCOL)
@@ -342,7 +391,7 @@ _VERSIONS_MS: Final = 30 * 86_400_000
 
 
 def list_partition(
-    store: Store, directory: str, clock: Clock, delete_delay_ms: int
+    store: Store, directory: str, clock: Clock, delete_delay_ms: float
 ) -> list[FileInfo]:
     """Return a listing of a partition's directory that shows the log, without a hole.
 
@@ -380,7 +429,7 @@ def left_data_files(table: TopicTable) -> Iterator[FileInfo]:
     folders = [
         f"{directory}/{name}"
         for name in store.list_directories(directory)
-        if name.startswith(f"{PARTITION_COLUMN}=")
+        if name.startswith(PARTITION_FOLDER_PREFIX)
     ]
     for folder in (directory, *folders):
         for file in store.list(folder):
@@ -417,33 +466,34 @@ def read_data_file(
         reader.size_bytes,
         found.num_rows,
         partition_values={PARTITION_COLUMN: str(partition)},
+        tags={COLUMNS_TAG: found.typed_columns} if found.typed_columns else {},
     )
     if not found.num_rows:
         return file
     least: dict[str, object] = {"offset": found.min_offset}
     most: dict[str, object] = {"offset": found.max_offset}
-    least_time = _time_text(found.min_timestamp_us // 1000)
-    most_time = _time_text(-(-found.max_timestamp_us // 1000))
+    least_time = time_text(found.min_timestamp_us // 1000)
+    most_time = time_text(-(-found.max_timestamp_us // 1000))
     if least_time and most_time:
         least["timestamp"], most["timestamp"] = least_time, most_time
-    return replace(file, min_values=least, max_values=most, null_counts=dict.fromkeys(least, 0))
-
-
-def _time_text(time_ms: int) -> str | None:
-    """Return a time as Delta's statistics have it; None if no calendar has it."""
-    try:
-        time = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return None
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    nulls: dict[str, object] = dict.fromkeys(least, 0)
+    typed = typed_statistics(reader.column_statistics())
+    return replace(
+        file,
+        min_values=least | typed[0],
+        max_values=most | typed[1],
+        null_counts=nulls | typed[2],
+    )
 
 
 def _check_files(table: TopicTable, version: TableVersion) -> None:
-    """Check that no other program has added files to a version.
+    """Check that no other program has added files to a version, or removed some.
 
     Raises:
         StorageError: one has.
     """
+    for partition in version.partitions:
+        version.check_is_whole(table.topic, partition)
     if version.foreign_paths:
         raise StorageError(
             f"{table.directory}: another program has added {version.foreign_paths[0]} to the "

@@ -20,6 +20,9 @@ from spark_log.log.files import SegmentName
 SETTING_PROPERTY: Final = "sparkLog.setting"
 """The table property with the setting, as JSON: policy, typed columns, the offset that set it."""
 
+COLUMNS_TAG: Final = "sparkLog.columns"
+"""The tag of a file that identifies its typed columns; without it the file has none."""
+
 _TRANSACTIONS: Final = ("start", "end", "compaction")
 
 
@@ -272,12 +275,10 @@ def changes(
     """
     removed = [name for name in before.files if name not in after.files]
     added = [name for name in after.files if name not in before.files]
-    # Merges that replace merges hold the same rows; a compaction leaves rows out.
-    is_same = not any(name.is_compacted for name in (*removed, *added))
-    is_change = not is_same or (before.start, before.end) != (after.start, after.end)
+    same = _with_same_rows(removed, added, data_files)
     return [
-        *(data_files[name].to_remove(time_ms, is_change=is_change) for name in removed),
-        *(data_files[name].to_add(time_ms, is_new=is_change) for name in added),
+        *(data_files[name].to_remove(time_ms, is_change=name not in same) for name in removed),
+        *(data_files[name].to_add(time_ms, is_new=name not in same) for name in added),
         *(
             SetTransaction(
                 app_id(topic_id, partition, what), getattr(after, what), time_ms
@@ -285,6 +286,34 @@ def changes(
             for what in _TRANSACTIONS
         ),
     ]
+
+
+def _with_same_rows(
+    removed: Sequence[SegmentName],
+    added: Sequence[SegmentName],
+    data_files: Mapping[SegmentName, DataFile],
+) -> set[SegmentName]:
+    """Return the files whose rows other files take over, or were in others: Delta's ``dataChange``.
+
+    A merge has the rows of the merges that it replaces, if it covers the same offsets and has the
+    same typed columns. One that ends behind them has new rows, and those that it replaces are
+    changed like it: a stream of the table must see that rows come again. A compaction leaves rows
+    out.
+    """
+    same: set[SegmentName] = set()
+    for name in added:
+        replaced = [
+            each
+            for each in removed
+            if name.base_offset <= each.base_offset and end_offset(each) <= end_offset(name)
+        ]
+        if not replaced or any(each.is_compacted for each in (name, *replaced)):
+            continue
+        covered = replaced[0].base_offset, replaced[-1].last_offset
+        columns = {data_files[each].tags.get(COLUMNS_TAG) for each in (name, *replaced)}
+        if covered == (name.base_offset, name.last_offset) and len(columns) == 1:
+            same |= {name, *replaced}
+    return same
 
 
 def app_id(topic_id: str, partition: int, what: str) -> str:
@@ -296,3 +325,13 @@ def app_id(topic_id: str, partition: int, what: str) -> str:
         what: the meaning of its ``version``: ``start``, ``end``, or ``compaction``.
     """
     return f"spark_log/{topic_id}/{partition}/{what}"
+
+
+def first_gap(table: PartitionTable) -> int | None:
+    """Return the first offset between start and end that no file has (protocol B2), or None."""
+    position = table.start
+    for name in table.files:
+        if name.base_offset > position:
+            break
+        position = max(position, end_offset(name))
+    return position if position < table.end else None

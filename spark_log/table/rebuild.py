@@ -26,7 +26,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     NotFoundError,
 )
-from spark_log.metadata import check_is_on_root
+from spark_log.metadata import check_table_requirements
 from spark_log.table.committer import TableCommitter, list_partition
 from spark_log.table.listing import log_files
 from spark_log.table.partition_table import (
@@ -34,7 +34,8 @@ from spark_log.table.partition_table import (
     PartitionTable,
     changes,
 )
-from spark_log.table.schema import TABLE_PROTOCOL, table_metadata
+from spark_log.table.schema import TABLE_PROTOCOL, table_metadata, typed_columns
+from spark_log.table.skipping_columns import skipping_columns
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
@@ -46,6 +47,9 @@ from spark_log.util import parse_json
 _PARTITIONS_TOGETHER: Final = 16
 
 _log = logging.getLogger(__name__)
+
+REBUILD_OPERATION: Final = "REBUILD"
+"""The operation, in Delta's history, of the version from which on a Delta log was made anew."""
 
 
 def rebuild_table(
@@ -76,13 +80,21 @@ def rebuild_table(
             f"topic {topic.name!r} has table.format=none, so it has no table to rebuild: set "
             f"table.format=delta first"
         )
-    check_is_on_root(topic)
+    check_table_requirements(topic)
     log, time_ms = table.log, table.clock.time_us() // 1000  # wall clock: Delta's history
     directories = partition_directories(topic)
     actions: list[Mapping[str, object]] = [
-        {"commitInfo": {"timestamp": time_ms, "operation": "REBUILD", "engineInfo": "spark-log"}},
+        {
+            "commitInfo": {
+                "timestamp": time_ms,
+                "operation": REBUILD_OPERATION,
+                "engineInfo": "spark-log",
+            }
+        },
         TABLE_PROTOCOL.to_action(),
-        table_metadata(topic.name, setting, time_ms, {}),
+        table_metadata(
+            topic.name, setting, time_ms, {}, skipping_columns(typed_columns(setting), ())
+        ),
     ]
     for partition, directory in directories.items():
         files = list_partition(

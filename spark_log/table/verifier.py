@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from spark_log.delta import DataFiles
 from spark_log.errors import CorruptRecordError, StorageError
-from spark_log.log import PartitionLog, SegmentReader
+from spark_log.log import LeftOutColumns, PartitionLog, SegmentReader
 from spark_log.log.files import SegmentName
 from spark_log.record import RECORD_SCHEMA, ints_of
 from spark_log.table.committer import read_data_file
@@ -97,7 +97,6 @@ def verify_partition(
         on_progress: called with numbers of bytes of the table as they are read.
 
     Raises:
-        CorruptRecordError: a segment of the log is damaged.
         StorageError: the storage does not answer.
     """
     verifier = _PartitionVerifier(table, version, partition, log, on_progress)
@@ -119,11 +118,18 @@ class _PartitionVerifier:
         self._partition: PartitionTable = version.partitions[partition]
         self._log = log
         self._on_progress = on_progress
-        schema = pa.schema([_OFFSET, *RECORD_SCHEMA])
-        self._files = DataFiles(table.store, table.directory, schema)
+        self._schema = pa.schema([_OFFSET, *RECORD_SCHEMA])
 
     def findings(self) -> Iterator[TableFinding]:
-        """Yield the differences."""
+        """Yield the differences; the last one is a file without which no rows can be compared."""
+        try:
+            yield from self._differences()
+        except (StorageError, CorruptRecordError) as error:
+            if isinstance(error, StorageError) and error.retriable:
+                raise
+            yield self._finding(TableFindingKind.FILE, -1, str(error))
+
+    def _differences(self) -> Iterator[TableFinding]:
         yield from self._check_ranges()
         damaged = list(self._check_files())
         yield from damaged
@@ -183,7 +189,7 @@ class _PartitionVerifier:
                     raise
                 yield self._finding(TableFindingKind.FILE, name.base_offset, str(error))
             else:
-                if found != expected:
+                if not expected.says_at_most(found):
                     yield self._finding(
                         TableFindingKind.FILE,
                         name.base_offset,
@@ -193,22 +199,25 @@ class _PartitionVerifier:
                     )
 
     def _check_batches(self, name: SegmentName) -> None:
-        """Check what only other programs read of a file, such as the column ``offset``.
+        """Check what only other programs read of a file: ``offset`` and the typed columns.
 
         Raises:
             CorruptRecordError: a part is damaged.
             StorageError: the file is missing.
         """
-        table = self._table
-        directory = f"{table.directory}/{self._version.directories[self._number]}"
-        topic_id = table.topic.topic_id
-        reader = SegmentReader(
-            table.store, directory, name, topic_id=topic_id, partition=self._number
-        )
+        reader = self._open(name)
         for ordinal in range(reader.batch_count):
             problem = reader.problem_for_others(ordinal)
             if problem is not None:
                 raise CorruptRecordError(f"{reader.path}: {problem}", path=reader.path)
+
+    def _open(self, name: SegmentName) -> SegmentReader:
+        table = self._table
+        directory = f"{table.directory}/{self._version.directories[self._number]}"
+        topic_id = table.topic.topic_id
+        return SegmentReader(
+            table.store, directory, name, topic_id=topic_id, partition=self._number
+        )
 
     # --- rows ------------------------------------------------------------------------------------
 
@@ -217,14 +226,18 @@ class _PartitionVerifier:
             if end_offset(name) <= start:
                 continue
             file = self._version.file_of(self._number, name)
-            for part in self._files.row_groups(file):
-                batch = part.combine_chunks().to_batches()
-                for each in batch:
+            left_out = self._open(name).left_out
+            schema = self._schema
+            if left_out is not None:
+                schema = pa.schema([*schema, *left_out.schema])
+            files = DataFiles(self._table.store, self._table.directory, schema)
+            for part in files.row_groups(file):
+                for each in part.combine_chunks().to_batches():
                     offsets = ints_of(each.column("offset"), np.int64)
                     first, last = np.searchsorted(offsets, [start, end])
-                    rows = each.select(_COLUMNS).slice(first, last - first)
+                    rows = each.slice(first, last - first)
                     if rows.num_rows:
-                        yield offsets[first:last], rows
+                        yield offsets[first:last], _with_values(rows, left_out)
             self._on_progress(file.size_bytes)
 
     def _log_rows(self, start: int, end: int | None) -> Iterator[Rows]:
@@ -325,6 +338,15 @@ class _PartitionVerifier:
                 if known[0] == at:
                     message = f"{at}: table and log have other records"
                 yield self._finding(TableFindingKind.MISMATCH, known[0], message)
+
+
+def _with_values(rows: pa.RecordBatch, left_out: LeftOutColumns | None) -> pa.RecordBatch:
+    """Return the columns of the log, with the values that the file left out."""
+    if left_out is not None:
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        values = left_out.give_back(rows.column("value"), columns)
+        rows = rows.set_column(rows.schema.get_field_index("value"), "value", values)
+    return rows.select(_COLUMNS)
 
 
 def _same_prefix(ours: Rows, theirs: Rows, count: int) -> int:

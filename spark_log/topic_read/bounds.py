@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import Final, Self
 
 from spark_log.errors import InvalidOptionError
@@ -43,13 +44,17 @@ class ReadBounds:
         """Return the limits that a user gave.
 
         Raises:
-            InvalidOptionError: an offset is negative, a time has no time zone, or limits are of
-                partitions that are not read.
+            InvalidOptionError: a limit has the wrong type, an offset is negative, a time has no
+                time zone, or limits are of partitions that are not read.
         """
+        for number in partitions or ():
+            _check_int("partitions", number)
         chosen = None if partitions is None else frozenset(partitions)
         limits = {"starting_offsets": starting_offsets, "ending_offsets": ending_offsets}
         for name, offsets in limits.items():
             for partition, offset in (offsets or {}).items():
+                _check_int(name, partition)
+                _check_int(name, offset)
                 if offset < 0:
                     raise InvalidOptionError(
                         f"{name} has {offset} for partition {partition}, expected an offset; "
@@ -85,9 +90,18 @@ class ReadBounds:
         return not is_late and (self.from_us is None or times_us[1] >= self.from_us)
 
 
+def _check_int(name: str, number: object) -> None:
+    if not isinstance(number, Integral):
+        raise InvalidOptionError(f"{name} has {number!r}, expected an int", key=name)
+
+
 def _time_us(name: str, time: datetime | None) -> int | None:
     if time is None:
         return None
+    if not isinstance(time, datetime):
+        raise InvalidOptionError(
+            f"{name} is {time!r}, expected a datetime with a time zone", key=name
+        )
     if time.tzinfo is None:
         raise InvalidOptionError(
             f"{name} is {time.isoformat()} without a time zone; give it one, for example "

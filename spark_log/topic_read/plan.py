@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from numbers import Integral
 from typing import Final
 
 import pyarrow as pa
@@ -90,7 +91,8 @@ class TopicRead:
         cluster: the cluster.
         topic: the topic.
         version: the version of the table; -1 without a table.
-        typed: decodes the values into the typed columns of the topic; None if it has none.
+        typed: decodes the values into the typed columns: those of the topic or, if the read is of
+            one version alone, those that the table had in it. None without any.
         partitions: the reads of the partitions, in order.
         bounds: the limits that the user gave.
     """
@@ -127,6 +129,7 @@ def plan_read(
         InvalidOptionError: the version does not exist, or a partition ends before it starts.
         OffsetOutOfRangeError: an offset to start or end at is not retained, or does not exist yet.
         LogTruncatedError: a log ends before its table does.
+        StorageError: the table is damaged.
         KafkaTimeoutError: the storage did not answer for a minute.
     """
     deadline = Deadline(
@@ -156,6 +159,10 @@ def read_version(cluster: Cluster, topic: TopicImage, number: int | None) -> Tab
     Raises:
         InvalidOptionError: the version does not exist.
     """
+    if number is not None and not isinstance(number, Integral):
+        raise InvalidOptionError(
+            f"version is {number!r}, expected the number of a version of the table", key="version"
+        )
     table = TopicTable(cluster.store, topic, cluster.clock)
     newest = table.refresh()
     found = newest if number is None else table.at(number)
@@ -204,8 +211,16 @@ def plan_version(
             sum(len(each.files) for each in reads),
             {each.partition: (each.log_start, each.end) for each in reads},
         )
-    typed = typed_values_of(topic.config())
+    typed = typed_values_of(topic.config()) if with_log else _typed_values(version)
     return TopicRead(cluster, topic, version.number, typed, tuple(reads), bounds)
+
+
+def _typed_values(version: TableVersion) -> TypedValues | None:
+    """Return the typed columns that the table had in a version; None without any."""
+    setting = version.setting
+    if setting.value_format == "none":
+        return None
+    return TypedValues(setting.value_format, setting.value_schema)
 
 
 class _Planner:
@@ -242,6 +257,7 @@ class _Planner:
                     f"spark-log verify",
                     path=log.files.path,
                 )
+        self._version.check_is_whole(self._topic, number)
         low = self._bounds.starting_offsets.get(number, both.start)
         high = self._bounds.ending_offsets.get(number, end)
         self._check(number, both.start, end, low, high)

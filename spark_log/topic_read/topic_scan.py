@@ -65,8 +65,8 @@ def scan(
             Other partitions end where they end now. A compacted topic has not all of its past.
         from_time: the smallest timestamp, with a time zone; None for no limit.
         to_time: the timestamp after the largest; None for no limit.
-        version: a version of the table: the read ends at its ends, and has nothing of the log
-            behind. None reads the newest one, and the log.
+        version: a version of the table: the read has the typed columns that the table had, ends
+            at its ends, and has nothing of the log behind. None reads the newest one, and the log.
         broker_storage_options: broker id → options of its root, if replicas lie on other roots.
 
     Returns:
@@ -78,8 +78,8 @@ def scan(
 
     Raises:
         UnknownTopicOrPartitionError: the topic or a partition does not exist.
-        InvalidOptionError: a column does not exist, a limit is not possible, or the topic has no
-            such version.
+        InvalidOptionError: a column does not exist, the filter does not fit the columns, a limit is
+            not possible, or the topic has no such version.
         OffsetOutOfRangeError: an offset to start or end at is not retained, or does not exist yet.
             While batches are taken: records were deleted in the meantime.
         NotFoundError: while batches are taken: a file was deleted in the meantime.
@@ -114,9 +114,10 @@ def scan_read(
         where: the rows to return; None for all.
 
     Raises:
-        InvalidOptionError: a column does not exist.
+        InvalidOptionError: a column does not exist, or the filter does not fit the columns.
     """
     schema = pa.schema([*READ_SCHEMA, *read.typed_columns])
+    _check_where(where, schema)
     rows = _Rows(read, schema, _checked_columns(columns, schema), _with_times(where, read.bounds))
     return pa.RecordBatchReader.from_batches(rows.schema, rows.read())
 
@@ -162,6 +163,27 @@ def _with_times(where: compute.Expression | None, bounds: ReadBounds) -> compute
         limit = time < pa.scalar(bounds.to_us, time_type)
         where = limit if where is None else limit & where
     return where
+
+
+def _check_where(where: compute.Expression | None, schema: pa.Schema) -> None:
+    if where is None:
+        return
+    from pyarrow import compute  # late: its import takes long
+
+    if not isinstance(where, compute.Expression):
+        raise InvalidOptionError(
+            f"where is {where!r}, expected an expression of pyarrow.compute, such as "
+            "pc.field('offset') > 60",
+            key="where",
+        )
+    try:
+        schema.empty_table().filter(where)
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidOptionError(
+            f"where is {where}, which does not fit the columns {', '.join(schema.names)}: {reason}",
+            key="where",
+        ) from None
 
 
 def _checked_columns(columns: Sequence[str] | None, schema: pa.Schema) -> list[str]:

@@ -11,6 +11,7 @@ from .stop_signals import StopSignals as StopSignals
 from .suppressed import IN_PROCESS as IN_PROCESS
 from .suppressed import SuppressedErrors as SuppressedErrors
 from .terminal_text import escape_as_json as escape_as_json
+from .terminal_text import one_line as one_line
 from .terminal_text import printable as printable
 from .terminal_text import printable_lines as printable_lines
 from .throttle import Throttle as Throttle

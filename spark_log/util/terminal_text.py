@@ -38,3 +38,8 @@ def _escape(found: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:
         code -= 0xDC00  # the byte that the surrogate stands for
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(error: object) -> str:
+    """Return the text of an error in one line: those of Arrow and of Spark have several."""
+    return " ".join(str(error).split()).rstrip(" .")

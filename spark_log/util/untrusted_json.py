@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from typing import Any, Final, NoReturn
 
 import pyarrow as pa
@@ -21,12 +22,16 @@ MAX_DIGITS: Final = 20
 """Maximum length of an integer with its sign. All integers of 64 bits are allowed."""
 
 
-def parse_json(data: bytes | str | pa.Buffer, *, max_bytes: int = MAX_BYTES) -> Any:
+def parse_json(
+    data: bytes | str | pa.Buffer, *, max_bytes: int = MAX_BYTES, decimals: bool = False
+) -> Any:
     """Return the value of a JSON document.
 
     Args:
         data: the document, in UTF-8 if it is bytes.
         max_bytes: a longer document is refused before it is copied or parsed.
+        decimals: whether a number with a fraction or an exponent becomes a `Decimal`, so that all
+            its digits are kept; else a float.
 
     Returns:
         The result of `json.loads`; all numbers are finite, all integers have little more than 64
@@ -44,7 +49,7 @@ def parse_json(data: bytes | str | pa.Buffer, *, max_bytes: int = MAX_BYTES) -> 
             document,
             object_pairs_hook=_object,
             parse_constant=_refuse_constant,
-            parse_float=_finite,
+            parse_float=_finite_decimal if decimals else _finite,
             parse_int=_integer,
         )
     except RecursionError:
@@ -69,6 +74,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(number):
         raise ValueError(f"{text:.30} is no finite number")
     return number
+
+
+def _finite_decimal(text: str) -> Decimal:
+    _finite(text)
+    return Decimal(text)
 
 
 def _integer(text: str) -> int:

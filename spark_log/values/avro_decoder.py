@@ -5,8 +5,7 @@ decoded by item: the first items of all values, then the second ones, and so on.
 more items, these are read one by one (`AvroReader`). Numbers of a fixed width are decoded at once.
 So a batch costs some calls of numpy for each field, and plain Python for a byte at the worst.
 
-A value may have Confluent's framing before it: a zero byte and the id of a schema, 4 bytes. The id
-is not looked up. A value that decodes without framing has none.
+A value may have a frame with the id of a schema (`avro_framing`).
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_log.record import binary_array, bool_array, bools_of, ints_of, offsets_of
+from spark_log.values.avro_framing import FRAME_BYTES, FRAME_PREFIX
 from spark_log.values.avro_reader import (
     LONG_DECIMAL,
     MANY_DIGITS,
@@ -43,9 +43,6 @@ from spark_log.values.avro_schema import (
     AvroType,
 )
 from spark_log.values.json_decoder import Decoded
-
-FRAME_BYTES: Final = 5
-"""The size of Confluent's framing."""
 
 _PADDING: Final = 16
 """Zero bytes behind the last value, so that reads beyond its end need no check of their own."""
@@ -83,7 +80,7 @@ class AvroDecoder:
         errors = plain.errors
         rows = np.fromiter(errors, np.int64, len(errors))
         again = values if len(rows) == len(values) else values.take(pa.array(rows))
-        is_framed = bools_of(pc.starts_with(again, b"\0"))
+        is_framed = bools_of(pc.starts_with(again, FRAME_PREFIX))
         is_framed &= ints_of(pc.binary_length(again), np.int32) >= FRAME_BYTES
         if is_framed.all():
             framed = self._decode(again, FRAME_BYTES)

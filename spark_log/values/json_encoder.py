@@ -56,6 +56,11 @@ _DAY: Final = b'"0000-00-00"'
 _TIME: Final = b'"0000-00-00T00:00:00.000000Z"'
 _FRACTION: Final = _TIME.index(b".")
 
+_SAMPLE_ROWS: Final = 4_096
+_MOST_DIFFERENT: Final = 0.75
+"""Part of the rows with different values from which on texts are made row by row, and not once for
+each value."""
+
 _LEAST_PLAIN: Final = 1e-4
 _MOST_PLAIN: Final = 1e10
 """Numbers between these have no exponent, neither in Arrow's text nor in Python's."""
@@ -85,20 +90,38 @@ class _Encoder:
         is_cut = not self._style.nulls and bool(columns[0].null_count)
         for at, (field, column) in enumerate(zip(fields, columns, strict=True)):
             comma = self._comma if at or is_cut else ""
-            name = self._escape(field.name) + self._colon
+            name = comma + self._escape(field.name) + self._colon
+            distinct = _distinct(column)
+            if distinct is not None:
+                parts.append(self._member_of(name, *distinct))
+                continue
             text = self.text(column)
             if not text.null_count:
-                parts += [text_scalar(comma + name), text]
+                parts += [text_scalar(name), text]
                 continue
-            member = _joined(text_scalar(comma + name), text)
+            member = _joined(text_scalar(name), text)
             if self._style.nulls:
-                member = member.fill_null(text_scalar(f"{comma}{name}null"))
+                member = member.fill_null(text_scalar(f"{name}null"))
             parts.append(member)
         if not is_cut:
             return _joined_known(*parts, text_scalar("}"))
         content = _joined_known(*parts[1:]).cast(pa.binary())
         content = pc.binary_replace_slice(content, 0, len(self._comma), b"{").cast(pa.string())
         return _joined(content, text_scalar("}"))
+
+    def _member_of(self, name: str, values: pa.Array, rows: pa.Array) -> pa.Array:
+        """Return name and text of the value of each row.
+
+        Args:
+            name: what precedes the value.
+            values: the values, each once.
+            rows: the number of each row's value; null for a null.
+        """
+        texts = _joined(text_scalar(name), self.text(values))
+        if rows.null_count and self._style.nulls:
+            texts = pa.concat_arrays([texts, text_array([f"{name}null"])])
+            rows = rows.fill_null(len(values))
+        return texts.take(rows)
 
     def text(self, array: pa.Array) -> pa.Array:
         """Return the JSON of each value of an array; null for a null."""
@@ -171,6 +194,23 @@ class _Encoder:
             text_scalar(begin), pc.binary_join(lists, text_scalar(self._comma)), text_scalar(end)
         )
         return _with_nulls_of(array, joined)
+
+
+def _distinct(array: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Return the values of an array, each once, and the number of each row's value.
+
+    None if most rows have values of their own, or the type has parts.
+    """
+    kind = array.type
+    if pa.types.is_nested(kind):
+        return None
+    if pa.types.is_floating(kind):  # by their bits, since 0.0 and -0.0 have different texts
+        array = array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
+    sample = array.slice(0, _SAMPLE_ROWS).dictionary_encode()
+    if len(sample.dictionary) > _MOST_DIFFERENT * len(sample):
+        return None
+    found = sample if len(sample) == len(array) else array.dictionary_encode()
+    return found.dictionary.view(kind), found.indices
 
 
 def _number_text(number: np.floating) -> str:

@@ -43,19 +43,45 @@ def typed_values_of(config: TopicConfig) -> TypedValues | None:
         ) from None
 
 
+def present_columns(config: TopicConfig) -> TypedValues | None:
+    """Return the columns that files of a topic may have; None if no file can have any.
+
+    While ``table.value.format`` is ``none``, these are the columns of ``table.schema``: the topic
+    may have had a format before.
+
+    Args:
+        config: the topic's settings, as they were checked when they were set.
+    """
+    text = config.table_schema.strip()
+    if config.table_value_format != "none" or not text:
+        return typed_values_of(config)
+    from spark_log.values.typed_values import TypedValues
+
+    try:
+        return TypedValues("avro" if text[0] in '{["' else "json", text)
+    except InvalidConfigurationError:
+        return None  # without a format it was not checked, so no file was written with it
+
+
 def check_new_columns(before: TypedValues | None, after: TypedValues | None) -> None:
     """Check that a table keeps its columns if the settings of its topic change.
 
     Args:
-        before: the present columns of the topic; None if it has none.
-        after: its new columns; None if it will have none.
+        before: the present columns of the topic (`present_columns`).
+        after: its new columns.
 
     Raises:
         InvalidConfigurationError: a column is missing in the new ones, or has another type. A
             STRUCT may have more fields than before.
     """
-    if before is None or after is None:
+    if before is None:
         return
+    if after is None:
+        raise InvalidConfigurationError(
+            "config 'table.schema': it would be gone, and files of the table may have its columns. "
+            "Keep it; 'table.value.format' none writes files without columns",
+            key="table.schema",
+        )
     for field in before.schema:
         at = after.schema.get_field_index(field.name)
         if at < 0:

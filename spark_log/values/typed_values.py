@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from spark_log.errors import InvalidConfigurationError
 from spark_log.record import bools_of
-from spark_log.values.avro_decoder import FRAME_BYTES, AvroDecoder
+from spark_log.values.avro_decoder import AvroDecoder
 from spark_log.values.avro_encoder import encode_avro
+from spark_log.values.avro_framing import FRAME_BYTES, FRAME_PREFIX
 from spark_log.values.avro_schema import AvroRecord, parse_avro_schema
 from spark_log.values.ddl import parse_ddl
 from spark_log.values.json_decoder import JsonDecoder
@@ -136,14 +137,22 @@ class TypedValues:
         tried: list[str]
         if self._record is not None:
             starts = Counter(
-                each[:FRAME_BYTES].hex() for each in values.to_pylist() if each and each[0] == 0
+                each[:FRAME_BYTES].hex()
+                for each in values.to_pylist()
+                if each and each.startswith(FRAME_PREFIX)
             )
             tried = ["", *(frame for frame, _ in starts.most_common(1))]
         else:
             # Words that change no byte of the sample are left out by the order of the search.
             tried = [" ".join(words) for words in _subsets(_STYLES)]
-        found = [int(self.encodes_same(values, columns, each).sum()) for each in tried]
-        return tried[found.index(max(found))]
+        best, most = tried[0], -1
+        for each in tried:
+            found = int(self.encodes_same(values, columns, each).sum())
+            if found > most:
+                best, most = each, found
+            if found == len(values):
+                break
+        return best
 
     def encodes_same(
         self, values: pa.BinaryArray, columns: pa.RecordBatch, encoding: str

@@ -12,7 +12,8 @@ def a_root(admin):
 
 
 def level(root):
-    (feature,) = Admin(root).describe_features()
+    by_groups, feature = Admin(root).describe_features()
+    assert (by_groups.name, by_groups.finalized_level) == ("group.version", 0)
     assert isinstance(feature, FeatureDescription)
     assert (feature.name, feature.max_level, feature.release) == ("table.version", 1, "0.4.0")
     return feature.finalized_level

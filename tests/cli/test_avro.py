@@ -9,11 +9,13 @@ from decimal import Decimal
 from uuid import UUID
 
 import fastavro
+import pyarrow as pa
 import pytest
 from fastavro.schema import parse_schema
 
 from spark_log.cli.format.avro import avro_deserializer
 from spark_log.errors import InvalidConfigurationError
+from spark_log.values import TypedValues
 from tests.cli.support import append
 
 RAIN = {
@@ -87,6 +89,24 @@ class TestForms:
         assert encoded(value).startswith(b"\0")
         assert document(encoded(value)) == value
         assert document(self.CONFLUENT + encoded(value)) == value
+
+    def test_a_value_that_is_both_is_plain_as_in_typed_columns(self, document):
+        schema = {
+            "type": "record",
+            "name": "Both",
+            "fields": [{"name": "n", "type": "int"}, {"name": "b", "type": "bytes"}],
+        }
+        value = {"n": 0, "b": b"abc" + encoded({"n": 1, "b": b"inner"}, schema)}
+        data = encoded(value, schema)
+        assert data[:1] == b"\0"
+        assert document(data[5:], schema) == {"n": 1, "b": "inner"}
+        assert document(data, schema)["n"] == 0
+        typed = TypedValues("avro", json.dumps(schema)).decode(pa.array([data]))
+        assert typed.column("b").to_pylist() == [value["b"]]
+
+    def test_both_reasons_are_told(self, document):
+        with pytest.raises(ValueError, match=r".+; behind a schema id: .+"):
+            document(self.CONFLUENT + b"\7")
 
     def test_a_single_object_of_another_schema_is_refused(self, document):
         with pytest.raises(ValueError, match=r"fingerprint 8f5c393f1ad57572, and schema\.avsc has"):

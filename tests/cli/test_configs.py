@@ -1,5 +1,7 @@
 """``spark-log configs``: settings of topics described and altered."""
 
+import json
+
 import pytest
 
 from spark_log import Admin, Consumer, GroupMaxSizeReachedError, InvalidSessionTimeoutError
@@ -219,6 +221,19 @@ class TestAlter:
             "segment.bytes": "2097152",
         }
 
+    def test_takes_values_with_commas_and_brackets(self, shell, admin):
+        fields = [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": "string"}]
+        schema = json.dumps({"type": "record", "name": "r", "fields": fields})
+        for given, expected in (
+            ("[a INT, b ARRAY<STRUCT<c: INT, d: INT>>]", "a INT, b ARRAY<STRUCT<c: INT, d: INT>>"),
+            (schema, schema),
+            (f"[{schema}]", schema),
+        ):
+            value = f"table.schema={given},segment.bytes=2097152"
+            assert shell("configs", "alter", "flights", "--add-config", value).status == 0
+            configs = overrides(admin)
+            assert (configs["table.schema"], configs["segment.bytes"]) == (expected, "2097152")
+
     def test_in_json_says_what_it_did_to_which(self, shell, admin):
         argv = ["configs", "alter", "flights", "weather", "--delete-config"]
         document = shell(*argv, "flush.on.append,index.interval.bytes", "--json").document
@@ -254,6 +269,10 @@ class TestAlter:
             (["flights", "--add-config", "segment.byte=1"], "did you mean 'segment.bytes'?"),
             (["flights", "--add-config", "segment.bytes=1"], "config 'segment.bytes' is '1'"),
             (["flights", "--add-config", "segment.bytes"], "--add-config takes KEY=VALUE"),
+            (
+                ["flights", "--add-config", "table.schema=a INT, b INT"],
+                "got ' b INT'; write a value with commas in brackets: KEY=[A,B]",
+            ),
             (["flights", "--add-config", "compression.type=[lz4,zstd]"], "is 'lz4,zstd', expected"),
             (["flights", "--delete-config", "segment.byte"], "did you mean 'segment.bytes'?"),
             (["flights"], "which settings? Give --add-config or --delete-config"),

@@ -103,6 +103,22 @@ def test_an_address_that_is_none_is_one_error(shell, root, address):
     assert "expected HOST:PORT" in outcome.error
 
 
+def test_a_listener_that_authenticates_may_be_reached_by_others(shell, root, tmp_path):
+    settings = tmp_path / "gateway.properties"
+    settings.write_text("security.protocol=SASL_PLAINTEXT\nsasl.users.file=/no/such/file\n")
+    outcome = shell("gateway", "--listen", "0.0.0.0:0", "--gateway-config", str(settings))
+    assert outcome.status == 2
+    assert "/no/such/file" in outcome.error  # the address is no mistake
+
+
+def test_a_secret_is_not_given_as_an_argument(shell, root):
+    settings = ("security.protocol=SSL", "ssl.key.password=top-secret")
+    outcome = shell("gateway", *(part for each in settings for part in ("--override", each)))
+    assert outcome.status == 2
+    assert "list of processes" in outcome.err
+    assert "top-secret" not in outcome.err
+
+
 def test_an_unknown_setting_is_one_error(shell, root):
     outcome = shell("gateway", "--override", "num.partition=3")
     assert outcome.status == 2

@@ -1,14 +1,14 @@
 """``spark-log get``: the newest record of a key, as text and as JSON."""
 
-import pyarrow as pa
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.log.files import SegmentName
 from spark_log.log.key_index import KeyIndexWriter
-from spark_log.record import OFFSET_DELTA_FIELD
+from spark_log.record import murmur2_of_key
 from spark_log.storage import open_store
-from tests.record.samples import header_of, record_batch, row
+from tests.log.segment.parquet.support import parquet_name, put_parquet
+from tests.log.support import DIRECTORY, Part
+from tests.record.samples import row
 
 
 @pytest.fixture(autouse=True)
@@ -59,16 +59,29 @@ def test_mistakes_are_told(shell):
 
 def test_an_index_of_keys_can_be_dumped(shell, root, tmp_path):
     store = open_store(str(tmp_path))
-    name = SegmentName(0, 1, 1_000_001, is_parquet=True)
-    writer = KeyIndexWriter(store, "airports-0", name, min_records=0)
-    rows = [row(b"new", key=b"JFK"), row(b"new", key=b"LGA")]
-    deltas = pa.array([0, 1], pa.int32())
-    records = record_batch(rows).append_column(OFFSET_DELTA_FIELD, deltas)
-    writer.add(records, [header_of(rows)])
-    writer.put("append id")
-    path = tmp_path / "airports-0" / name.key_index
+    name = parquet_name(2)
+    rows = [row(b"new", key=b"JFK"), row(b"none", key=None), row(b"new", key=b"LGA")]
+    reader = put_parquet(store, [[Part(rows, deltas=[0, 1, 2])]], name)
+    with KeyIndexWriter() as writer:
+        writer.add_segment(reader)
+        writer.put(store, DIRECTORY, name, reader.append_id, reader.find_pages())
+    path = tmp_path / DIRECTORY / name.key_index
     entries = shell("dump-log", str(path), "--json").document["entries"]
-    assert sorted(each["offset"] for each in entries) == [0, 1]
-    assert all(each["is_valid"] for each in entries)
-    path.write_bytes(b"damaged")
-    assert "Delete the file" in shell("dump-log", str(path)).error
+    hashes = {b"JFK": 0, b"LGA": 2}
+    assert sorted(entries, key=lambda each: each["row"]) == [
+        {"key_hash": murmur2_of_key(key), "row": at, "offset": at, "is_valid": True}
+        for key, at in hashes.items()
+    ]
+    assert "row: 2 offset: 2" in shell("dump-log", str(path)).out
+    whole = path.read_bytes()
+    (tmp_path / DIRECTORY / name.file_name).unlink()
+    entries = shell("dump-log", str(path), "--json").document["entries"]
+    assert sorted(each["row"] for each in entries) == [0, 2]
+    assert all(each.keys() == {"key_hash", "row"} for each in entries)
+    assert "Delete the file" in damaged(shell, path, b"damaged")
+    assert "is damaged" in damaged(shell, path, bytes([whole[0] ^ 1]) + whole[1:])
+
+
+def damaged(shell, path, content):
+    path.write_bytes(content)
+    return shell("dump-log", str(path)).error

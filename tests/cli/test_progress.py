@@ -8,6 +8,7 @@ import termios
 
 import pytest
 
+from spark_log import Admin, ConfigResource
 from tests.cli.support import COMMAND, append, environment, segment_files
 from tests.replication.support import Disks
 
@@ -84,6 +85,14 @@ def test_dump_log_shows_how_far_it_is_and_its_lines_stay_whole(screen, root):
     seen = [line for line in lines_in_the_end(shown) if line]
     assert "\n".join(seen)[:5000] == "\n".join(plain)[:5000]
     assert len(seen) == len(plain)
+
+
+def test_table_convert_shows_how_many_offsets_are_converted(screen, root):
+    configs = {"table.format": "delta", "retention.ms": "-1"}  # the records are old
+    Admin(str(root)).alter_configs([ConfigResource("topic", "flights", configs)])
+    shown = screen("table", "convert", "flights")
+    assert re.search(r"Converting .*\d+/1500", shown)
+    assert "1,500 of 1,500 offsets (100.0%) are in Parquet files" in lines_in_the_end(shown)
 
 
 def test_replicate_shows_replicas_and_bytes(screen, tmp_path):

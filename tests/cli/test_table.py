@@ -1,4 +1,4 @@
-"""``spark-log table``: describe, verify and rebuild."""
+"""``spark-log table``: convert, describe, verify and rebuild."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def table(root):
 def test_a_table_is_described_verified_and_made_anew(shell, table):
     none = shell("table", "describe", "sky")
     assert none.status == 2
-    assert "has no table yet: the next spark-log clean sky makes it" in none.err
+    assert "has no table yet: spark-log table convert sky makes it" in none.err
     assert shell("clean", "sky").status == 0
     found = shell("table", "describe", "sky", "--output", "json").document
     assert found["location"] == str(table)
@@ -60,8 +60,60 @@ def test_differences_are_shown(shell, table):
 
 def test_a_topic_that_is_no_table(shell, root):
     Admin(str(root)).create_topics([NewTopic("plain")])
-    for command in ("describe", "verify"):
+    on = "turn it on with spark-log configs alter plain --add-config table.format=delta"
+    for command in ("convert", "describe", "verify"):
         answer = shell("table", command, "plain")
         assert answer.status == 2
-        assert "set its table.format to delta" in answer.err
+        assert answer.err.count("\n") == 1
+        assert on in answer.err
     assert "has no table to rebuild" in shell("table", "rebuild", "plain").err
+    assert shell("configs", "alter", "plain", "--add-config", "table.format=delta").status == 0
+    assert shell("table", "convert", "plain").status == 0
+
+
+def test_a_topic_is_converted(shell, table):
+    document = shell("table", "convert", "sky", "--output", "json").document
+    assert (document["location"], document["version"]) == (str(table), 2), "one for each partition"
+    assert document["ends"] == {"0": 50, "1": 50}
+    assert (document["table_offsets"], document["parquet_offsets"]) == (100, 100)
+    again = shell("table", "convert", "sky")
+    assert again.out.splitlines() == [
+        f"Location: {table}",
+        "Version: 2    Table: follows cleanup.policy=delete, 2 files",
+        "100 of 100 offsets (100.0%) are in Parquet files",
+    ]
+    assert shell("table", "verify", "sky").status == 0
+
+
+def test_one_partition_is_converted_alone(shell, table):
+    document = shell("table", "convert", "sky", "--partition", "1", "--json").document
+    assert document["ends"] == {"0": 0, "1": 50}
+    assert (document["table_offsets"], document["parquet_offsets"]) == (100, 50)
+
+
+def test_a_partition_that_cannot_be_converted_is_named(shell, table):
+    (file,) = table.glob("sky-1/*.log")
+    file.write_bytes(file.read_bytes()[:-100])
+    answer = shell("table", "convert", "sky", "--json")
+    assert answer.status == 1
+    assert "error: sky-1: " in answer.err
+    assert answer.document["ends"] == {"0": 50, "1": 0}
+    (failure,) = answer.document["failed"]
+    assert failure.startswith("sky-1: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["missing"], "missing"),
+        (["sky", "--partition", "7"], "7"),
+        (["sky", "--threads", "0"], "--threads"),
+        (["sky", "--max-bytes-per-second", "0"], "--max-bytes-per-second"),
+    ],
+)
+def test_a_mistake_is_refused_and_changes_nothing(shell, table, options, message):
+    answer = shell("table", "convert", *options)
+    assert answer.status == 2
+    assert message in answer.err
+    assert "Traceback" not in answer.err
+    assert not (table / "_delta_log").exists()

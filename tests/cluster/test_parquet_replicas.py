@@ -6,7 +6,7 @@ from dataclasses import replace
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.log.clean import PartitionCleaner
 from spark_log.log.files import SegmentName
-from spark_log.log.rewrite import parquet_writer
+from spark_log.log.rewrite import IndexedParquetWriter, key_indexes
 from spark_log.log.verify import LogFindingKind, LogSeverity
 from spark_log.record import EndTransactionMarker, ProducerAppend, batch_crc32c
 from tests.metadata.replicas import (
@@ -17,7 +17,7 @@ from tests.metadata.replicas import (
     replica_of,
     replicated_cluster,
 )
-from tests.record.samples import numbered
+from tests.record.samples import numbered, record_batch, row
 
 
 def filled(tmp_path):
@@ -82,7 +82,7 @@ def test_only_records_of_aborted_transactions_may_be_missing_in_a_parquet_file(t
     segment = SegmentName.parse(name)
     assert segment is not None
     reader = files.open(segment)
-    writer = parquet_writer(files, segment, None)
+    writer = IndexedParquetWriter(files, segment, None)
     headers, records = reader.read_batch(0)
     short = replace(headers[0], record_count=headers[0].record_count - 1)
     records = records.slice(1)
@@ -110,4 +110,26 @@ def test_a_replica_that_begins_anew_gets_the_leaders_parquet_files(tmp_path):
     }
     assert found == parquet_of(cluster, 0)
     assert found
+    assert errors(cluster) == []
+
+
+def test_a_copied_segment_gets_its_own_key_index(tmp_path, monkeypatch):
+    monkeypatch.setattr(key_indexes, "MIN_INDEXED_RECORDS", 1)
+    cluster = filled(tmp_path)
+    append(log_of(cluster), record_batch([row(b"value", key=b"key")]))
+    leave(cluster, 1)
+    clean(cluster)
+    files = replica_of(cluster, 1).files
+    shutil.rmtree(f"{files.store.url}/{files.path}")
+    come_back(cluster, 1, number=1)
+    copied = cluster.replica_log(cluster.topic("t"), 0, 1, 1)
+    names = [name.replace(".parquet", ".keyindex") for name in parquet_of(cluster, 0)]
+    assert names
+    indexes = [
+        [log.files.store.open_buffer(log.files.file_path(name)).to_pybytes() for name in names]
+        for log in (replica_of(cluster, 0), copied)
+    ]
+    assert indexes[0] == indexes[1]
+    assert copied.find_key(b"key").offsets().tolist() == [24]
+    assert copied.suppressed.counts() == {}
     assert errors(cluster) == []

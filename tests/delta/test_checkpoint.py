@@ -53,6 +53,7 @@ def written(cluster, number):
         {"offset": 0},
         {"partition": "0"},
         modified_ms=7,
+        tags={"x": f"{number}"} if number else {},
     )
 
 

@@ -15,7 +15,6 @@ NOT_RUN = {
     ("README.md", "root: /data/log"): "a picture",
     ("docs/protocol/replication.md", "append ──>"): "a picture",
     ("docs/format.md", "<root>/\n"): "names of files, not code",
-    ("docs/table.md", "CALL delta"): "Trino is a server, and no test has one",
 }
 """What is no code: the page, how the block begins, and why no test runs it."""
 

@@ -1,6 +1,7 @@
 """A root that every feature has written to is healthy: all names that it has are known."""
 
 import ast
+import os
 import re
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from spark_log import (
 )
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
 from spark_log.doctor import Doctor
-from spark_log.log.verify import LogSeverity
+from spark_log.log.verify import LogFindingKind, LogSeverity
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import (
     ROOT_DIRECTORIES,
@@ -32,6 +33,7 @@ from tests.replication.support import Disks, values_of
 from tests.waiting import wait_until
 
 COPIERS = ConsumerGroupMetadata("copiers", -1, "")
+SPENT = (LogFindingKind.SPENT_SEGMENT, LogFindingKind.SPENT_START)
 T, KEYED, MOVED = (TopicPartition(name, 0) for name in ("t", "keyed", "moved"))
 LOGS = {
     "flush.on.append": "false",
@@ -140,10 +142,28 @@ def content(disks):
 
 
 def assert_healthy(root):
+    """Check that a root has no findings but files that a cleaner will remove.
+
+    With ``file.delete.delay.ms=0`` these are warnings as soon as another file is a second newer
+    than the one that shows that they are spent. On a busy machine one cleaning, or one copy of a
+    log to a new member of the quorum, takes that long.
+    """
     found = list(Doctor(lambda: Cluster(root)).findings())
     assert [(each.problem.code, each.subject.text, each.message) for each in found] == []
-    findings = ClusterVerifier(Cluster(root)).findings()
-    assert [each for each in findings if each.severity > LogSeverity.NOTE] == []
+    findings = [
+        each
+        for each in ClusterVerifier(Cluster(root)).findings()
+        if each.severity > LogSeverity.NOTE and each.kind not in SPENT
+    ]
+    assert findings == []
+
+
+def age_files_apart(disks):
+    """Give the files of each log times that are a second apart, as a slow copy does."""
+    for folder in filter(Path.is_dir, disks.folder.glob("*/*/*-0")):
+        for age, path in enumerate(sorted(folder.iterdir(), reverse=True)):
+            time = path.stat().st_mtime - age
+            os.utime(path, (time, time))
 
 
 def directories(root):
@@ -154,6 +174,7 @@ def directories(root):
 def test_all_names_are_known_before_and_after_cleaning(disks):
     own = {name for name in directories(disks.members[0]) if not is_topic_directory(name)}
     own |= {name for name in directories(disks.path(1)) if not is_topic_directory(name)}
+    age_files_apart(disks)
     assert_healthy(disks.root)
     before = content(disks)
     cleaner = ClusterCleaner(disks.cluster())

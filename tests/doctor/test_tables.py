@@ -6,6 +6,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from spark_log.doctor import Severity
+from spark_log.table import rebuild_table
 from tests.doctor.support import DAY_MS, codes
 from tests.store_calls import counted_calls
 from tests.table.support import TableRoot
@@ -124,6 +125,31 @@ class TestOtherPrograms:
         assert found.problem.code == "table-damaged"
         assert "cannot be parsed" in found.message
 
+    def test_that_remove_files(self, patient, root):
+        for _ in range(2):
+            root.fill(3)
+            root.clean()
+        version = root.newest
+        removed = {"path": version.path_of(0, version.partitions[0].files[0]), "dataChange": True}
+        path = root.directory / f"_delta_log/{version.number + 1:020}.json"
+        path.write_text(json.dumps({"remove": removed}) + "\n")
+        (found,) = tables(patient)
+        assert found.problem.code == "table-damaged"
+        assert "has no file with offset 0 of partition 0" in found.message
+
+    @pytest.mark.parametrize("engine", ["Trino/480", None])
+    def test_before_the_delta_log_was_made_anew(self, patient, root, engine):
+        root.fill(3)
+        root.clean()
+        info = {"timestamp": 0, "operation": "WRITE", "engineInfo": engine}
+        body = json.dumps({"commitInfo": info}) if engine else "{garbage"
+        path = root.directory / f"_delta_log/{root.newest.number + 1:020}.json"
+        path.write_text(body + "\n")
+        (found,) = tables(patient)
+        assert found.problem.code == "table-damaged"
+        rebuild_table(root.table, root.cluster.image().offset)
+        assert tables(patient) == []
+
     def test_that_were_refused(self, patient, root):
         root.fill(3)
         root.clean()
@@ -136,6 +162,7 @@ class TestOtherPrograms:
         assert codes(found) == ["table-foreign-files"]
         assert found[0].severity == Severity.INFO
         assert "part-0.parquet" in found[0].message
+        assert patient.findings("directories") == [], "no partition of another root"
 
 
 def test_a_table_whose_setting_is_off(patient, root):

@@ -41,6 +41,10 @@ class GatewayProcess:
         assert self._process.stdout is not None
         self.first_line = self._process.stdout.readline()
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def kill(self):
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()

@@ -283,3 +283,19 @@ def test_the_notebook_makes_features_of_every_flight(flights: pa.Table) -> None:
     assert features["delay"].to_numpy() == pytest.approx(  # type: ignore[index]
         expected["dep_delay_mean"].to_numpy(), nan_ok=True
     )
+
+
+def test_the_notebook_reads_one_topic_as_a_stream_and_as_a_table(
+    flights: pa.Table, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_notebook(cells("notebooks/stream_and_table.ipynb"))
+
+    month = pc.strftime(flights["time_hour"], "%Y-%m")
+    of_january = pc.equal(month, "2013-01")
+    january = pc.sum(of_january).as_py()
+    both = january + pc.sum(pc.equal(month, "2013-02")).as_py()
+    late = pc.sum(pc.and_(of_january, pc.greater(flights["dep_delay"], 60))).as_py()
+    printed = capsys.readouterr().out
+    assert f"version 1: {late:,} flights left more than an hour late" in printed
+    assert f"stream {both:,}, table {january:,}, both as one {both:,} flights" in printed
+    assert f"version 1: {january:,} flights, version 2: {both:,}" in printed

@@ -14,6 +14,7 @@ TABLES = (
     definitions.CONSUMER,
     definitions.CANARY,
     definitions.MIRROR,
+    definitions.GATEWAY,
 )
 ALL = [each for table in TABLES for each in table]
 

@@ -17,6 +17,8 @@ from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
 from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
+from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
+from tests.simulation.gateway_groups.simulation import GatewayGroupSimulation
 from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.log.rules import RULES
@@ -78,6 +80,7 @@ def _without_log_lines() -> Iterator[None]:
 SUBJECTS: Final = {
     "log": Subject(LogSimulation, RULES, "records"),
     "groups": Subject(GroupSimulation, GROUP_RULES, "generations"),
+    "gateway-groups": Subject(GatewayGroupSimulation, GATEWAY_GROUP_RULES, "generations"),
     "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
     "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
     "deletion": Subject(DeletionSimulation, DELETION_RULES, "topics"),
@@ -92,10 +95,10 @@ SUBJECTS: Final = {
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
-"""By name: a partition's log, a consumer group, a compacted log, the table of committed offsets,
-the deletion of topics, a quorum of roots, transactions, a replicated partition, a topic's table,
-group commit in a log and in a replicated partition, and a log and a compacted log with Parquet
-segments."""
+"""By name: a partition's log, a consumer group, a group of Kafka's clients, a compacted log, the
+table of committed offsets, the deletion of topics, a quorum of roots, transactions, a replicated
+partition, a topic's table, group commit in a log and in a replicated partition, and a log and a
+compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

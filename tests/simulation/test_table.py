@@ -67,7 +67,7 @@ def test_one_seed_runs_the_same_way_each_time():
 @pytest.fixture(scope="module")
 def simulations():
     found = []
-    for seed in range(20):
+    for seed in range(1, 21):
         found.append(TableSimulation(seed))  # one after the other: they share a disk
         found[-1].run()
     return found
@@ -92,11 +92,14 @@ def happened(simulations):
         r"committed version #: none, # files from # to #",
         r"put_if_absent #\.json: exists",
         r"put_if_absent #\.json: gets no answer",
-        r"compacts; tombstones stay from (#|inf), names end: True",
         r"compact # to #: # to #, # tombstones removed",
         r"merged into #-#\.#\.log",
+        r"merged into #-#\.#\.parquet",
+        r"put _last_checkpoint: done",
+        r"delete #\.json: done",
         r"put_if_absent #-#\.start: done",
         r"delete #-#\.#\.log: done",
+        r"delete #-#\.#\.parquet: done",
         r"read version #: # files",
         r"read both: # rows from # to #",
         r"list flights-#: # files, # wrong",

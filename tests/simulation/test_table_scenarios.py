@@ -15,9 +15,8 @@ from spark_log.errors import StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.files import SegmentName
-from spark_log.log.rewrite import delete_found, find_deletable
+from spark_log.log.rewrite import DeletableFiles, delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
-from spark_log.table import next_version
 from spark_log.table.partition_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.compacted_log import is_tombstone, key_of
 from tests.simulation.faults import DELETE_DELAY_MS
@@ -27,7 +26,7 @@ from tests.simulation.scheduler import START_US
 from tests.simulation.table import actors
 from tests.simulation.table.rules import TABLE_RULES
 from tests.simulation.table.simulation import TableSimulation
-from tests.simulation.table.world import SimulatedTable, table_name
+from tests.simulation.table.world import TableProcess, open_table
 from tests.simulation.violation import ViolationError
 
 OFF, ON = TableSetting(CleanupPolicy.NONE, 0), TableSetting(CleanupPolicy.DELETE, 1)
@@ -41,6 +40,13 @@ def records(key, *, tombstones=False):
     """Yield records of a key: values or tombstones."""
     found = (Record(b"r%d" % number, START_US) for number in count())
     return (each for each in found if key_of(each) == key and is_tombstone(each) == tombstones)
+
+
+class OnlyDeletes(actors.CleanerOfTable):
+    """A cleaner that rewrites nothing."""
+
+    def _rewrite(self, listing):
+        return listing
 
 
 class Scene:
@@ -58,8 +64,19 @@ class Scene:
         self.world.config = self.world.config.model_copy(update=settings)
         self.world.table.delete_retention_ms = DELETE_RETENTION_MS
         self.log = self.world.open_log()
-        self.table = SimulatedTable(self.world)
+        self.process = TableProcess(self.world)
         self.count = 0
+
+    @property
+    def committer(self):
+        """The committer of a process that knows the present settings."""
+        return self.process.read_metadata()
+
+    def rewritten_log(self):
+        """Return the log, as a process has it that writes Parquet files."""
+        log = self.world.open_log()
+        log.config = log.config.model_copy(update={"table_format": "delta"})
+        return log
 
     def append(self, record=None):
         """Append a record."""
@@ -79,21 +96,28 @@ class Scene:
                     raise StorageError("it dies")
             type(store).put_if_absent(store, path, source, **others)
 
-        world, store = self.world, self.world.store
+        store = self.world.store
         with patched((store, "put_if_absent", put_if_absent)), suppress(StorageError):
+            log = self.rewritten_log()
+            self.process.read_metadata()
             rewrite(
-                world.open_log(),
-                now_us=world.storage_time_us(),
+                log,
+                now_us=self.world.storage_time_us(),
                 limit_offset=end,
-                table=world.compactions_table(),
+                table=self.process.table_of(log),
             )
 
-    def merge(self, first=0, last=-1):
-        """Merge live segments; return the name of the new one."""
+    def merge(self):
+        """Merge all live segments; return the new one's name.
+
+        The first merge writes an Arrow file, and so does each fourth.
+        """
         view = self.world.directory().observe()
-        count = len(view.live.segments)
-        name = merge(self.world.directory(), view, first % count, last % count).name
-        return table_name(name)
+        segments = view.live.segments
+        generation = 1 + max(each.name.generation for each in segments)
+        to_parquet = actors.never_aborted if generation > 1 and generation % 4 else None
+        last = len(segments) - 1
+        return merge(self.world.directory(), view, 0, last, to_parquet=to_parquet).name
 
     def merge_to(self, generation):
         """Append records and merge them until the segment has a generation."""
@@ -113,28 +137,39 @@ class Scene:
 
     def cleaner(self):
         """Return a cleaner that only deletes."""
-        log = self.world.open_log()
-        log.config = log.config.model_copy(update={"cleanup_policy": ()})
-        cleaner = actors.CleanerOfTable(log, max_clock_skew_ms=2**62)
+        self.process.read_metadata()
+        cleaner = OnlyDeletes(
+            self.log, max_clock_skew_ms=2**62, table=self.process.table_of(self.log)
+        )
         cleaner.world = self.world
         return cleaner
 
     def found_deletable(self):
         """Return what a cleaner is going to delete."""
         log, now_us = self.log, self.world.storage_time_us()
-        found = find_deletable(log.files, log.config.file_delete_delay_ms, now_us=now_us)
-        return actors.without_needed(self.world, found, now_us)
+        self.process.read_metadata()
+        table = self.process.table_of(log)
+        return find_deletable(
+            log.files,
+            log.config.file_delete_delay_ms,
+            now_us=now_us,
+            table_allows=lambda name: table.allows(name, now_us),
+        )
 
     def decide(self):
         """Return the newest version and what follows it, for a commit that comes later."""
-        found = actors.read_and_list(self.world, self.table)
-        assert found is not None
-        before, log = found
-        return before, next_version.next_partition(before, self.world.topic_settings[-1], log)
+        committer = self.committer
+        version = committer.table.refresh()
+        after = committer.decide(version, self.world.topic_settings[-1], None)
+        files = committer.data_files(version, 0, version.partitions[0], after[0])
+        return committer, version, after, files
 
     def commit(self, decided=None):
-        """Commit what was decided."""
-        self.table.commit(*(decided or self.decide()))
+        """Commit what was decided; without it, one version."""
+        committer, version, after, files = decided or self.decide()
+        if after != dict(version.partitions):
+            with patched((committer, "data_files", lambda *_: files)):
+                committer.append(version, after, "WRITE")
 
 
 @contextmanager
@@ -150,7 +185,7 @@ def a_name_that_a_committer_has_listed_is_not_freed(scene):
     scene.commit()
     name = scene.merge_to(2)
     decided = scene.decide()
-    assert name in decided[1].files
+    assert name in decided[2][0].files
     scene.merge()
     scene.wait()
     scene.cleaner().clean()
@@ -158,23 +193,31 @@ def a_name_that_a_committer_has_listed_is_not_freed(scene):
 
 
 def a_table_that_begins_lists_the_log_first(scene):
+    """A cleaner has seen that there is no table, and deletes after a committer has begun one."""
     scene.merge_to(2)
-    late = SimulatedTable(scene.world)
-    with patched((late, "read", lambda: read_later(scene, late))):
-        found = actors.read_and_list(scene.world, late)
-    assert found is not None
-    before, log = found
-    late.commit(before, next_version.next_partition(before, ON, log))
-
-
-def read_later(scene, late):
-    """Read the version when a segment was freed, and the table has begun."""
-    scene.merge()
-    scene.wait()
-    scene.cleaner().clean()
     scene.turn_on()
-    scene.commit()
-    return SimulatedTable.read(late)
+    committer = TableProcess(scene.world).read_metadata()
+    refresh, data_files = committer.table.refresh, committer.data_files
+    doomed: list[DeletableFiles] = []
+
+    def read_later():
+        """Read the version when a segment is spent, and the table has begun."""
+        if not doomed:
+            scene.merge()
+            scene.wait()
+            doomed.append(scene.found_deletable())
+            assert doomed[0].segments
+            scene.commit()
+        return refresh()
+
+    def read_files(*version):
+        """Read the files to add; then the cleaner deletes."""
+        found = data_files(*version)
+        delete_found(scene.world.store, doomed[0])
+        return found
+
+    with patched((committer.table, "refresh", read_later), (committer, "data_files", read_files)):
+        committer.commit()
 
 
 def what_a_cleaner_is_about_to_delete_is_not_added(scene):
@@ -185,9 +228,7 @@ def what_a_cleaner_is_about_to_delete_is_not_added(scene):
     assert doomed.segments
     scene.turn_on()
     scene.commit()
-    before, after = scene.decide()
-    if after != before:
-        scene.commit((before, after))
+    scene.commit()
     delete_found(scene.world.store, doomed)
 
 
@@ -211,9 +252,7 @@ def an_end_that_was_not_named_binds_all_the_same(scene):
     scene.commit()
     scene.wait()
     scene.compact(end=2)
-    before, after = scene.decide()
-    if after != before:
-        scene.commit((before, after))
+    scene.commit()
 
 
 def a_cleaner_reads_the_table_each_time(scene):
@@ -250,21 +289,21 @@ def make_a_tombstone_behind_the_table(scene):
 def a_deleted_key_stays_deleted(scene):
     make_a_tombstone_behind_the_table(scene)
     scene.compact(remove_expired_tombstones)
-    actors.ReaderOfBoth(scene.world).read(scene.log, scene.table)
+    actors.ReaderOfBoth(scene.world).read(scene.log, open_table(scene.world))
 
 
 def a_deleted_key_stays_deleted_for_readers_of_the_version_before(scene):
     make_a_tombstone_behind_the_table(scene)
 
     def version_and_view(world, log, table):
-        version = table.read()
+        version = table.refresh().partitions[0]
         scene.commit()
         scene.compact(remove_expired_tombstones)
         view = log.observe()
         return version, view.log_start_offset, view.log_end_offset
 
     with patched((actors, "version_and_view", version_and_view)):
-        actors.ReaderOfBoth(scene.world).read(scene.log, SimulatedTable(scene.world))
+        actors.ReaderOfBoth(scene.world).read(scene.log, open_table(scene.world))
 
 
 SCENES = {

@@ -2,10 +2,9 @@
 
 import pytest
 
-from spark_log import Admin, NewTopic
 from tests.coordinator.storage_dates import dated_by
 from tests.sleeping_clock import SleepingClock
-from tests.table.support import DELTA, TableRoot
+from tests.table.support import new_table
 
 
 @pytest.fixture
@@ -17,12 +16,9 @@ def clock():
 def opened(tmp_path, clock, monkeypatch):
     """Return a function that makes a root with the topic, with these settings."""
     dated_by(clock, monkeypatch)
-    url = str(tmp_path / "root")
 
-    def make(*, partitions=1, **settings):
-        configs = DELTA | {key.replace("_", "."): value for key, value in settings.items()}
-        Admin(url).create_topics([NewTopic("t", num_partitions=partitions, topic_configs=configs)])
-        return TableRoot(url, clock)
+    def make(**settings):
+        return new_table(tmp_path / "root", clock, **settings)
 
     return make
 

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from spark_log import Admin, ConfigResource, TopicPartition
+from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
 from spark_log.cluster import Cluster, ClusterCleaner
 from spark_log.table import TopicTable, verify_partition
 from tests.record.samples import record_batch, row
 
+COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
 DELTA = {"table.format": "delta", "merge.tail.segments": "0"}
 
 
 class TableRoot:
     """A root with the topic ``t``."""
 
-    def __init__(self, url, clock):
+    def __init__(self, url, clock, storage_options=None):
         self.url = url
         self.clock = clock
-        self.cluster = Cluster(url, clock=clock)
-        self.admin = Admin(url)
+        self.cluster = Cluster(url, storage_options=storage_options, clock=clock)
+        self.admin = Admin(url, storage_options=storage_options)
 
     @property
     def topic(self):
@@ -61,6 +63,21 @@ class TableRoot:
             rows = [(b"k%d" % (at % 7), b"a%d" % at), (b"k%d" % (at % 5), b"b%d" % at)]
             self.append(*rows, partition=partition)
 
+    def fill_with_all_kinds(self, count, partition=0):
+        """Append records with null and empty keys and values, headers and times of years."""
+        draw = random.Random(partition)
+        for at in range(count):
+            rows = [
+                row(
+                    key=draw.choice([None, b"", b"k%d" % (number % 7)]),
+                    value=draw.choice([None, b"", draw.randbytes(9), b'{"n": %d}' % number]),
+                    headers=draw.choice([None, [], [("h", b"\xff"), ("h", None)]]),
+                    timestamp=self.clock.time_us() - draw.randrange(10**15),
+                )
+                for number in range(at, at + draw.randint(1, 9))
+            ]
+            self.log(partition).append(record_batch(rows))
+
     def clean(self, **options):
         """Clean the topic; return the results."""
         found = list(ClusterCleaner(self.cluster, ["t"], table_at_once=True, **options).clean())
@@ -95,6 +112,18 @@ class TableRoot:
             rows += zip(batch.offsets().tolist(), *columns, strict=True)
         return rows
 
+    def log_of_the_table(self):
+        """Return the committed records below the table's ends, in the form of `whole_rows`."""
+        found, ends = [], self.newest.ends()
+        for partition in ends:
+            log = self.log(partition)
+            start = log.observe().log_start_offset
+            for batch in log.scan(start, isolation_level="read_committed"):
+                rows = pa.table(batch.records).append_column("offset", pa.array(batch.offsets()))
+                numbers = pa.array([partition] * rows.num_rows, pa.int32())
+                found += whole_rows(rows.append_column("partition", numbers))
+        return [each for each in found if each[1] < ends[each[0]]]
+
     def delta_rs(self, version=None):
         """Return the table as delta-rs reads it."""
         return DeltaTable(str(self.directory), version=version)
@@ -114,3 +143,22 @@ class TableRoot:
             str(path): hashlib.sha256(path.read_bytes()).hexdigest()
             for path in self.directory.glob("t-*/*")
         }
+
+
+def whole_rows(table):
+    """Return all columns of records as a sorted list; a timestamp in microseconds."""
+    times = table["timestamp"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    table = table.set_column(table.schema.get_field_index("timestamp"), "timestamp", times)
+    columns = [table[name] for name in COLUMNS]
+    return sorted(
+        zip(*(each.to_pylist() for each in columns), strict=True), key=lambda each: each[:2]
+    )
+
+
+def new_table(url, clock, *, partitions=1, storage_options=None, **settings):
+    """Make a root with the topic ``t``, a table with these settings."""
+    url = str(url)
+    configs = DELTA | {key.replace("_", "."): str(value) for key, value in settings.items()}
+    topic = NewTopic("t", num_partitions=partitions, topic_configs=configs)
+    Admin(url, storage_options=storage_options).create_topics([topic])
+    return TableRoot(url, clock, storage_options)

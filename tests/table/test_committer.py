@@ -1,17 +1,18 @@
 """The table of a topic, made by cleaners and read by delta-rs."""
 
 import json
+import os
 from contextlib import suppress
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from spark_log import ConfigResource, NewTopic, TopicPartition
+from spark_log import ConfigResource, NewTopic, TopicPartition, scan
 from spark_log.cluster import Cluster, ClusterCleaner, TopicTables, orphaned_directories
 from spark_log.errors import InvalidConfigurationError, SparkLogError, StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.storage.local import LocalStore
-from spark_log.table import CleanupPolicy, TableCommitter
+from spark_log.table import CleanupPolicy, TableCommitter, rebuild_table
 from tests.store_calls import counted_calls
 
 DAY_MS = 86_400_000
@@ -288,6 +289,29 @@ class TestSetting:
         assert root.newest.setting.policy == CleanupPolicy.DELETE
         assert root.partition().end == root.log().observe().log_end_offset
 
+    def test_a_topic_that_was_compacted_has_no_gap(self, opened):
+        """Its compacted segments are Arrow files, which no merge takes (protocol B15)."""
+        root = opened(table_format="none", **COMPACT)
+        root.fill(20)
+        root.clean()
+        root.fill(2, start=40)
+        assert any(root.directory.glob("t-0/*.100000?.log"))
+        root.clock.advance_ms(600_000)
+        root.set(cleanup_policy="delete")
+        root.set(table_format="delta")
+        root.clean()
+        assert root.partition().end == root.log().observe().log_end_offset
+        assert root.table_rows() == root.log_rows()
+        assert len(root.table_rows()) < 44, "it was compacted"
+        assert root.findings() == []
+        root.set(cleanup_policy="compact")
+        for _ in range(3):
+            root.clock.advance_ms(600_000)
+            root.fill(2, start=60)
+            root.clean()
+        assert root.partition().compaction
+        assert root.findings() == []
+
     def test_a_process_with_an_older_setting_changes_nothing(self, root):
         old = root.cluster.image()
         topic = old.topic("t")
@@ -343,6 +367,47 @@ class TestOthers:
         root.clean()
         assert root.findings() == []
 
+    @pytest.mark.parametrize("is_full", [False, True])
+    def test_vacuum_of_a_program_that_ignores_writer_features_deletes_nothing(self, root, is_full):
+        """It believes that the log's files are left over; the table's retention keeps them."""
+        root.fill(3)
+        root.clean()
+        root.fill(3, start=40)
+        path = root.directory / f"_delta_log/{0:020}.json"
+        actions = [json.loads(line) for line in path.read_text().splitlines()]
+        (protocol,) = (each["protocol"] for each in actions if "protocol" in each)
+        protocol.clear()
+        protocol.update(minReaderVersion=1, minWriterVersion=2)
+        path.write_text("\n".join(map(json.dumps, actions)))
+        for file in root.directory.glob("t-0/*"):
+            os.utime(file, (1e9, 1e9))  # of the year 2001
+        before = root.log_files()
+        root.delta_rs().vacuum(dry_run=False, full=is_full)
+        assert root.log_files() == before
+        assert any(name.endswith(".log") for name in before)
+
+    @pytest.mark.parametrize("removed", [0, 1, 2])
+    def test_a_file_that_one_removed_is_no_gap_for_readers(self, root, removed):
+        for round_number in range(3):
+            root.fill(5, start=10 * round_number)
+            root.clean()
+        rows, version = root.log_rows(), root.newest
+        path = version.path_of(0, version.partitions[0].files[removed])
+        remove = {"path": path, "deletionTimestamp": 1, "dataChange": True}
+        newer = root.directory / f"_delta_log/{version.number + 1:020}.json"
+        newer.write_text(json.dumps({"remove": remove}) + "\n")
+        message = f"has no file with offset {10 * removed} of partition 0.*table rebuild t"
+        with pytest.raises(StorageError, match=message):
+            scan(root.url, "t").read_all()
+        root.fill(1, start=90)
+        before = root.log_files()
+        assert any("another program has removed a file" in str(each) for each in root.errors())
+        assert before.items() <= root.log_files().items(), "nothing was freed"
+        assert root.log_rows()[: len(rows)] == rows
+        rebuild_table(root.table, root.cluster.image().offset)
+        assert root.findings() == []
+        assert scan(root.url, "t").read_all().num_rows == len(rows) + 2
+
     def test_data_files_that_they_left_are_deleted(self, root):
         root.fill(1)
         root.clean()
@@ -355,11 +420,14 @@ class TestOthers:
             path.write_bytes(b"PAR1")
         list(root.cluster.store.list(root.topic.directory))  # which dates them
         list(root.cluster.store.list(f"{root.topic.directory}/partition=0"))
-        root.clock.advance_ms(2 * DAY_MS)
-        for round_number in range(10):
-            root.fill(1, start=round_number)
-            root.clean()
+        root.clock.advance_ms(DAY_MS - 60_000)
+        root.clean()
+        assert all(path.exists() for path in left), "another program may still commit them"
+        root.clock.advance_ms(120_000)
+        number = root.newest.number
+        root.clean(partitions=[0])
         assert not any(path.exists() for path in left)
+        assert root.newest.number == number, "also of a table at rest"
         assert root.findings() == []
 
     def test_a_table_of_another_program_is_refused(self, root):
@@ -515,6 +583,38 @@ class TestPlacement:
         moved = {TopicPartition("u", 1): [1]}
         with pytest.raises(InvalidConfigurationError, match="partition 1 has no replica in the"):
             brokers.admin.alter_partition_reassignments(moved)
+
+
+class TestDeleteDelay:
+    """A table needs listings that are valid for a while: ``file.delete.delay.ms`` is not 0."""
+
+    REFUSED = "table.format=delta with file.delete.delay.ms=0: .*; set file.delete.delay.ms to"
+
+    def test_a_topic_without_a_delay_cannot_be_a_table(self, opened):
+        root = opened(table_format="none", file_delete_delay_ms="0")
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.set(table_format="delta")
+        configs = {"table.format": "delta", "file.delete.delay.ms": "0"}
+        new = NewTopic("u", topic_configs=configs)
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.admin.create_topics([new])
+        assert not root.cluster.image().may_have_tables
+        root.admin.alter_configs(
+            [ConfigResource("topic", "t", {"table.format": "delta", "file.delete.delay.ms": "1"})]
+        )
+        assert root.cluster.image().may_have_tables
+
+    def test_a_table_keeps_its_delay(self, root):
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.set(file_delete_delay_ms="0")
+        root.fill(3)
+        root.clean()
+        root.set(table_format="none")
+        root.set(file_delete_delay_ms="0")
+        root.clean()
+        assert not root.newest.is_on, "the table is ended without a delay, too"
+        with pytest.raises(InvalidConfigurationError, match=self.REFUSED):
+            root.set(table_format="delta")
 
 
 def test_the_delta_log_is_no_orphan(root):

@@ -24,9 +24,9 @@ A, B, WIDE = (
 )
 
 
-def actions_of(before, after, partition=1):
+def actions_of(before, after, partition=1, tags=lambda name: {}):
     files = {
-        name: DataFile(parquet_path(DIRECTORY, name), 5, 10)
+        name: DataFile(parquet_path(DIRECTORY, name), 5, 10, tags=tags(name))
         for name in (*before.files, *after.files)
     }
     return changes(
@@ -73,23 +73,57 @@ def test_without_a_version_there_is_no_table():
     assert parse_setting(TableState()) == TableSetting(CleanupPolicy.NONE, -1)
 
 
-def is_change(before, after):
-    kinds = ("add", "remove")
-    found = [each[kind] for each in actions_of(before, after) for kind in kinds if kind in each]
-    return {each["dataChange"] for each in found}
+class TestDataChange:
+    """Delta's ``dataChange``: false if the rows of a file are those of files on the other side."""
 
-
-def test_a_merge_that_replaces_merges_changes_no_row():
     before = PartitionTable(SETTING, 0, 20, (A, B))
-    assert is_change(before, PartitionTable(SETTING, 0, 20, (WIDE,))) == {False}
 
+    def changes(self, before, after, tags=lambda name: {}):
+        """Return the flag of each file that is added or removed."""
+        found = {}
+        for action in actions_of(before, after, tags=tags):
+            for kind in ("add", "remove"):
+                if kind in action:
+                    path = action[kind]["path"].removeprefix(f"{DIRECTORY}/")
+                    found[SegmentName.parse(path)] = action[kind]["dataChange"]
+        return found
 
-def test_a_compaction_and_a_longer_table_do():
-    before = PartitionTable(SETTING, 0, 20, (A, B))
-    compacted = SegmentName(0, 19, 1_000_001, True)
-    assert is_change(before, PartitionTable(SETTING, 0, 20, (compacted,))) == {True}
-    longer = PartitionTable(SETTING, 0, 30, (A, B, SegmentName(20, 29, 2, True)))
-    assert is_change(before, longer) == {True}
+    def test_a_merge_that_replaces_merges_changes_no_row(self):
+        found = self.changes(self.before, PartitionTable(SETTING, 0, 20, (WIDE,)))
+        assert found == {A: False, B: False, WIDE: False}
+
+    def test_a_file_behind_the_end_has_new_rows_and_the_merge_beside_it_has_none(self):
+        last = SegmentName(20, 29, 2, True)
+        found = self.changes(self.before, PartitionTable(SETTING, 0, 30, (WIDE, last)))
+        assert found == {A: False, B: False, WIDE: False, last: True}
+
+    def test_a_merge_that_goes_on_behind_the_end_has_new_rows(self):
+        longer = SegmentName(10, 29, 3, True)
+        found = self.changes(self.before, PartitionTable(SETTING, 0, 30, (A, longer)))
+        assert found == {B: True, longer: True}
+
+    def test_files_before_the_start_are_deleted_and_the_merge_behind_them_is_none(self):
+        behind = SegmentName(10, 19, 3, True)
+        found = self.changes(self.before, PartitionTable(SETTING, 10, 20, (behind,)))
+        assert found == {A: True, B: False, behind: False}
+
+    def test_a_merge_that_has_rows_from_before_the_start_changes_them(self):
+        cut = PartitionTable(SETTING, 12, 20, (B,))
+        found = self.changes(cut, PartitionTable(SETTING, 12, 20, (WIDE,)))
+        assert found == {B: True, WIDE: True}
+
+    def test_a_compaction_leaves_rows_out(self):
+        compacted = SegmentName(0, 19, 1_000_001, True)
+        found = self.changes(self.before, PartitionTable(SETTING, 0, 20, (compacted,)))
+        assert found == {A: True, B: True, compacted: True}
+
+    def test_a_merge_with_other_typed_columns_changes_rows(self):
+        tags = {A: {"sparkLog.columns": "a"}, B: {"sparkLog.columns": "a"}}
+        merged = PartitionTable(SETTING, 0, 20, (WIDE,))
+        for columns, is_change in (("a", False), ("b", True)):
+            tags[WIDE] = {"sparkLog.columns": columns}
+            found = self.changes(self.before, merged, tags.get)
+            assert set(found.values()) == {is_change}
 
 
 class TestReadOfBoth:

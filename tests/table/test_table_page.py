@@ -4,12 +4,14 @@ import json
 import shlex
 
 import pytest
+from deltalake import DeltaTable
 
 from spark_log.testing.spark import spark
 from tests.cli.conftest import folder, shell
 from tests.cli.support import append
 from tests.docs.blocks import block
 from tests.jobs.conftest import report, submit
+from tests.table import duckdb_program
 
 __all__ = ["folder", "shell", "spark", "submit"]
 
@@ -70,6 +72,24 @@ def test_it_is_turned_on_verified_and_turned_off(root, location):
     assert "0 differences" in run("spark-log table verify flights")
 
 
+def test_a_command_converts(root):
+    _, run = root
+    run("spark-log configs alter flights --add-config table.format=delta")
+    shown = run(block("docs/table.md", "table convert flights"))
+    assert "20 of 20 offsets (100.0%) are in Parquet files" in shown
+
+
+def test_typed_columns(root, location):
+    url, run = root
+    run(block("docs/table.md", "table.value.format=json"))
+    append(url, "flights", b'{"carrier": "UA", "dep_delay": 2}', partition=0)
+    run("spark-log clean flights")
+    rows = DeltaTable(location).to_pyarrow_table(filters=[("carrier", "=", "UA")])
+    assert rows.select(["carrier", "dep_delay"]).to_pylist() == [
+        {"carrier": "UA", "dep_delay": 2.0}
+    ]
+
+
 def test_delta_rs(location, capsys):
     assert (
         run_program(block("docs/table.md", "table.version()"), capsys, location=location).split()[1]
@@ -85,25 +105,16 @@ def test_polars(location, capsys):
 
 
 def test_duckdb_over_delta_rs(location, capsys):
-    from deltalake import DeltaTable
-
     code = block("docs/table.md", "to_pyarrow_dataset")
     shown = run_program(code, capsys, location=location, DeltaTable=DeltaTable)
     assert shown.count("10") >= 2
 
 
 def test_duckdb_by_its_own_reader(location):
-    import duckdb
-
-    connection = duckdb.connect()
-    install, load, query = block("docs/table.md", "delta_scan").strip().splitlines()
-    try:
-        connection.execute(install)
-    except duckdb.Error as error:
-        pytest.skip(f"DuckDB's delta extension cannot be fetched: {error}")
-    connection.execute(load)
-    rows = connection.execute(query.replace("/data/log/flights.bHk2", location)).fetchall()
-    assert sorted(rows) == [(0, 10), (1, 10)]
+    *loaded, query = block("docs/table.md", "delta_scan").strip().splitlines()
+    assert loaded == ["INSTALL delta;", "LOAD delta;"], "fetched by conf/fetch-duckdb.sh"
+    rows = duckdb_program.query(query.replace("/data/log/flights.bHk2", location)).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [(0, 10), (1, 10)]
 
 
 def test_scan_has_what_the_table_has_not_yet(root, location, capsys):

@@ -109,6 +109,21 @@ class TestDifferences:
         (found,) = filled.findings()
         assert (found.kind, found.offset) == (TableFindingKind.FILE, 10)
 
+    @pytest.mark.parametrize("keeps", ["true", "false"])
+    def test_damaged_rows(self, opened, keeps):
+        root = opened(table_value_format="json", table_schema="n INT", table_keep_value=keeps)
+        root.append(*((b"%d" % n, b'{"n":%d}' % n) for n in range(50)))
+        root.clean()
+        (name,) = root.partition().files
+        path = root.directory / root.newest.path_of(0, name)
+        content = bytearray(path.read_bytes())
+        content[4] ^= 0xFF
+        path.write_bytes(content)
+        (found,) = root.findings()
+        assert found.kind == TableFindingKind.FILE
+        assert name.file_name in found.message
+        assert "\n" not in found.message
+
     def test_wrong_statistics(self, filled):
         def says_less_rows(table, version):
             yield replace(version.file_of(0, version.partitions[0].files[0]), num_rows=9).to_add(0)

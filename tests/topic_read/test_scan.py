@@ -5,6 +5,7 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -458,6 +459,30 @@ class TestMistakes:
     def test_of_a_time(self, root):
         with pytest.raises(InvalidOptionError, match="without a time zone"):
             scan(root, TOPIC, from_time=datetime(2026, 1, 1))
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"from_time": "2026-01-01"}, "from_time is '2026-01-01', expected a datetime"),
+            ({"partitions": ["0"]}, "partitions has '0', expected an int"),
+            ({"starting_offsets": {0: "5"}}, "starting_offsets has '5', expected an int"),
+            ({"version": "1"}, "version is '1', expected the number"),
+            ({"where": "offset > 1"}, "where is 'offset > 1', expected an expression"),
+            ({"where": pc.field("ofset") > 1}, "does not fit the columns key, value"),
+            ({"where": pc.field("offset") > "a"}, "does not fit the columns key, value"),
+        ],
+    )
+    def test_of_a_type(self, root, given, message):
+        with pytest.raises(InvalidOptionError) as raised:
+            scan(root, TOPIC, **given)
+        assert message in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+    def test_numbers_of_numpy_are_none(self, root):
+        fill(root, 0, 100)
+        one = np.int64(1)
+        reader = scan(root, TOPIC, partitions=[one], starting_offsets={one: one})
+        assert reader.read_all().num_rows == 49
 
     def test_of_a_partition(self, root):
         with pytest.raises(UnknownTopicOrPartitionError, match="no partition 5"):

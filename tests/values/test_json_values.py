@@ -96,6 +96,27 @@ def test_values_become_columns_and_the_columns_the_same_bytes(data, schema, styl
 DAMAGES = st.tuples(st.integers(0, 60), st.integers(0, 60), st.binary(max_size=2))
 
 
+@given(st.data(), schemas(), st.sampled_from(STYLES))
+def test_the_bytes_of_a_row_do_not_depend_on_how_often_its_values_occur(data, schema, style):
+    typed = TypedValues("json", ddl_of(schema))
+    rows = data.draw(st.lists(rows_of(schema), max_size=6))
+    texts = [json_of(row, pa.struct(list(schema)), style).encode() for row in rows]
+    columns = typed.decode(pa.array(texts, pa.binary()))
+    encoding = " ".join(name for name in style.__slots__ if getattr(style, name))
+    single = [typed.encode(columns.slice(at, 1), encoding)[0] for at in range(len(rows))]
+    order = data.draw(st.lists(st.sampled_from(range(len(rows))), max_size=40)) if rows else []
+    many = typed.encode(columns.take(pa.array(order, pa.int64())), encoding)
+    assert many.to_pylist() == [single[at].as_py() for at in order]
+
+
+def test_zeros_of_both_signs_have_texts_of_their_own():
+    typed = TypedValues("json", "a DOUBLE, b FLOAT")
+    numbers = pa.array([0.0, -0.0, 0.0, -0.0] * 4)
+    columns = pa.RecordBatch.from_arrays([numbers, numbers.cast(pa.float32())], ["a", "b"])
+    texts = typed.encode(columns, "").to_pylist()
+    assert texts == [b'{"a":0.0,"b":0.0}', b'{"a":-0.0,"b":-0.0}'] * 8
+
+
 @given(st.data(), schemas(PLAIN, maps=False))
 def test_damaged_values_are_read_as_python_reads_them_row_by_row(data, schema):
     typed = TypedValues("json", ddl_of(schema))

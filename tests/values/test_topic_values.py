@@ -50,14 +50,44 @@ def test_impossible_columns_are_refused_before_a_topic_is_altered(tmp_path, sett
     assert message in str(raised.value)
 
 
-def test_a_format_stays_without_its_schema_only_if_both_go(tmp_path):
+@pytest.mark.parametrize("more", [{}, {"table.value.format": "none"}])
+def test_a_schema_stays_also_without_a_format(tmp_path, more):
     admin = Admin(tmp_path / "root")
     admin.create_topics([NewTopic("t", 1, topic_configs=GOOD)])
 
-    with pytest.raises(InvalidConfigurationError, match=r"needs 'table[.]schema'"):
+    with pytest.raises(InvalidConfigurationError, match=r"'table[.]schema'"):
+        admin.alter_configs([ConfigResource("topic", "t", {"table.schema": "", **more})])
+    admin.alter_configs([ConfigResource("topic", "t", {"table.value.format": "none"})])
+    with pytest.raises(InvalidConfigurationError, match="it would be gone"):
         admin.alter_configs([ConfigResource("topic", "t", {"table.schema": ""})])
-    both = {"table.value.format": "none", "table.schema": ""}
-    admin.alter_configs([ConfigResource("topic", "t", both)])
+    admin.alter_configs([ConfigResource("topic", "t", {"table.value.format": "json"})])
+
+
+@pytest.mark.parametrize("in_one_step", [True, False])
+def test_a_column_keeps_its_type_while_there_is_no_format(tmp_path, in_one_step):
+    """Files of the first format are still part of the table."""
+    admin = Admin(tmp_path / "root")
+    admin.create_topics([NewTopic("t", 1, topic_configs=GOOD)])
+    admin.alter_configs([ConfigResource("topic", "t", {"table.value.format": "none"})])
+    changed = {"table.schema": "a BIGINT, b STRING"}
+    if in_one_step:
+        changed["table.value.format"] = "json"
+
+    with pytest.raises(InvalidConfigurationError, match="column a is int32, and would be int64"):
+        admin.alter_configs([ConfigResource("topic", "t", changed)])
+
+    avro = """{"type":"record","name":"r","fields":[{"name":"a","type":"int"},
+        {"name":"b","type":"string"},{"name":"c","type":"long"}]}"""
+    admin.alter_configs([ConfigResource("topic", "t", {"table.schema": avro})])
+    with pytest.raises(InvalidConfigurationError, match="column c would be gone"):
+        admin.alter_configs([ConfigResource("topic", "t", GOOD)])
+
+
+def test_a_schema_that_never_had_a_format_can_be_mended(tmp_path):
+    admin = Admin(tmp_path / "root")
+    admin.create_topics([NewTopic("t", 1, topic_configs={"table.schema": "a TEXT"})])
+
+    admin.alter_configs([ConfigResource("topic", "t", GOOD)])
 
 
 def test_the_columns_of_settings():

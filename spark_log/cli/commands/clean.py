@@ -19,7 +19,13 @@ from spark_log.cli.format import (
 )
 from spark_log.cli.options import PartitionsOption, Root, Topics, with_option_groups
 from spark_log.cli.terminal import with_examples
-from spark_log.cluster import CleanedPartition, ClusterCleaner, DeletedTopic, StrayReplica
+from spark_log.cluster import (
+    CleanedPartition,
+    ClusterCleaner,
+    DeletedTopic,
+    StrayReplica,
+    offsets_converted,
+)
 from spark_log.coordinator import transaction_cleaner
 from spark_log.errors import ClockSkewError, InvalidConfigurationError, InvalidPartitionsError
 from spark_log.log.clean import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES, CleanReport
@@ -257,8 +263,7 @@ def _where(cleaned: CleanedPartition) -> str:
 
 def _converted(report: CleanReport) -> str:
     offsets = report.log_end_offset - report.log_start_offset
-    share = report.parquet_offsets / offsets
-    return f"{report.parquet_offsets:,} of {offsets:,} offsets ({share:.1%}) are in Parquet files"
+    return f"{offsets_converted(report.parquet_offsets, offsets)} are in Parquet files"
 
 
 def _future(report: CleanReport) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -22,8 +21,6 @@ app = typer.Typer(rich_markup_mode=None)
 
 _DEFAULT = "<default>"
 """Kafka's name of the settings for all brokers, or for all clients."""
-
-_COMMA_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
 
 
 class EntityType(StrEnum):
@@ -214,7 +211,26 @@ def _all_names(kind: ConfigResourceType, admin: Admin) -> list[str]:
 
 
 def _pairs(options: list[str]) -> list[str]:
-    return [pair for text in options for pair in _COMMA_OUTSIDE_BRACKETS.split(text)]
+    pairs = [pair for text in options for pair in _split(text)]
+    for pair in pairs[1:]:
+        if "=" not in pair:
+            raise InvalidConfigurationError(
+                f"--add-config takes KEY=VALUE,KEY=VALUE, got {pair!r}; write a value with commas "
+                "in brackets: KEY=[A,B]"
+            )
+    return pairs
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas outside of brackets, which Kafka's lists and JSON have."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
 
 
 def _file_pairs(path: Path | None) -> list[str]:

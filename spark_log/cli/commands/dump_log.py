@@ -129,7 +129,8 @@ def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
     wrong = next((entry for entry in entries if entry.is_valid is False), None)
     problem = dump.problem
     if wrong is not None:
-        problem = f"the entry for offset {wrong.offset} does not fit {name.file_name}"
+        which = f"offset {wrong.offset}" if wrong.row is None else f"row {wrong.row}"
+        problem = f"the entry for {which} does not fit {name.file_name}"
     if problem is not None:
         raise CorruptRecordError(
             f"{file}: {problem}. Delete the file: an index is rebuilt from its segment",
@@ -256,7 +257,10 @@ def _entry_document(entry: IndexEntry) -> dict[str, object]:
     document: dict[str, object] = {}
     if entry.timestamp_us is not None:
         document["timestamp"] = entry.timestamp_us // 1000
-    document["offset"] = entry.offset
+    if entry.key_hash is not None:
+        document |= {"key_hash": entry.key_hash, "row": entry.row}
+    if entry.offset is not None:
+        document["offset"] = entry.offset
     if entry.position is not None:
         document["position"] = entry.position
     if entry.is_valid is not None:

@@ -6,12 +6,21 @@ import asyncio
 import ipaddress
 import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spark_log.cli.format import Output, print_json, print_note, print_text
-from spark_log.cli.options import Root, parse_pairs, with_option_groups
+from spark_log.cli.options import (
+    MetricsPort,
+    Root,
+    load_pairs,
+    metrics_served,
+    parse_pairs,
+    warn_of_secrets,
+    with_option_groups,
+)
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import open_cluster
 from spark_log.config import GatewayConfig
@@ -54,14 +63,23 @@ def gateway(
             "--listen, and those after it.",
         ),
     ] = 1,
+    gateway_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--gateway-config",
+            metavar="FILE",
+            help="Properties file with settings of the gateway: docs/configuration.md.",
+        ),
+    ] = None,
     override: Annotated[
         list[str] | None,
         typer.Option(
             "--override",
             metavar="KEY=VALUE",
-            help="Setting of the gateway: docs/configuration.md. Repeatable.",
+            help="Setting of the gateway, instead of that in the file. Repeatable.",
         ),
     ] = None,
+    metrics_port: MetricsPort = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the root if it does not exist.")
     ] = False,
@@ -84,10 +102,18 @@ def gateway(
     On SIGTERM it leaves the list of gateways, answers the requests that it has received, and ends.
     """
     host, port = _address("--listen", listen)
-    if not insecure and not _is_of_this_machine(host):
+    given: dict[str, object] = {} if gateway_config is None else dict(load_pairs(gateway_config))
+    overrides = parse_pairs("--override", override or [], secret=True)
+    warn_of_secrets("--override", overrides, "write it into the file of --gateway-config")
+    config = GatewayConfig.parse(
+        given | overrides | ({} if rack is None else {"broker.rack": rack})
+    )
+    if not (insecure or _is_of_this_machine(host) or _authenticates(config)):
         raise InvalidConfigurationError(
             f"--listen {listen}: everybody who reaches this address could read, write and delete "
-            f"everything; listen on 127.0.0.1, or permit that by --insecure"
+            f"everything; listen on 127.0.0.1, set security.protocol=SASL_SSL (docs/gateway.md), "
+            f"or permit it by --insecure",
+            key="security.protocol",
         )
     if workers > 1:
         from spark_log.gateway import run_workers
@@ -96,8 +122,6 @@ def gateway(
         raise typer.Exit(
             run_workers([_arguments_of_worker(n, listen, advertise) for n in range(workers)])
         )
-    given: dict[str, object] = dict(parse_pairs("--override", override or []))
-    config = GatewayConfig.parse(given | ({} if rack is None else {"broker.rack": rack}))
     advertised = None if advertise is None else _address("--advertise", advertise, default_port=0)
     cluster = open_cluster(
         root.url,
@@ -116,8 +140,9 @@ def gateway(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         address = await server.start(host, port, advertised=advertised)
-        _print_start(output, server, address)
-        await stopped.wait()
+        with metrics_served(server.families, metrics_port):
+            _print_start(output, server, address)
+            await stopped.wait()
         await server.stop()
 
     try:
@@ -149,6 +174,14 @@ def _address(option: str, text: str, *, default_port: int | None = None) -> tupl
             f"{option} {text}: expected HOST:PORT with a port up to 65535, such as 127.0.0.1:9092"
         )
     return host, int(port)
+
+
+def _authenticates(config: GatewayConfig) -> bool:
+    """Return whether clients show who they are: by SASL, or by a certificate."""
+    protocol = config.security_protocol
+    return protocol.startswith("SASL") or (
+        protocol == "SSL" and config.ssl_client_auth == "required"
+    )
 
 
 def _is_of_this_machine(host: str) -> bool:

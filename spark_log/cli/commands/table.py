@@ -1,8 +1,10 @@
-"""``spark-log table``: describe, verify and rebuild the Delta table of a topic."""
+"""``spark-log table``: convert, describe, verify and rebuild the Delta table of a topic."""
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import os
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +13,7 @@ from spark_log.cli.format import (
     byte_progress,
     count_progress,
     counted,
+    polled_progress,
     print_json,
     print_json_stream,
     print_note,
@@ -19,8 +22,9 @@ from spark_log.cli.format import (
 )
 from spark_log.cli.options import PartitionsOption, Root, Topic, with_option_groups
 from spark_log.cli.terminal import with_examples
+from spark_log.cluster import ConversionProgress, TopicConversion, offsets_converted
 from spark_log.errors import InvalidConfigurationError
-from spark_log.metadata import MetadataImage
+from spark_log.metadata import MetadataImage, check_is_table
 from spark_log.table import (
     TableVersion,
     TopicTable,
@@ -28,12 +32,89 @@ from spark_log.table import (
     verify_partition,
     verify_table,
 )
-from spark_log.util import printable
+from spark_log.util import Throttle, printable
 
 _PROBLEMS = 1
-"""Exit status: the table and the log differ."""
+"""Exit status: the table and the log differ, or a partition could not be converted."""
 
 app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("convert")
+@with_examples("spark-log table convert flights", "spark-log table convert flights --threads 8")
+@with_option_groups
+def convert_table(
+    topic: Topic,
+    root: Root,
+    output: Output,
+    partition: PartitionsOption = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            "--threads",
+            metavar="N",
+            min=1,
+            help="Partitions that are converted at the same time; Kafka's log.cleaner.threads. "
+            "[default: one for each core]",
+        ),
+    ] = None,
+    max_bytes_per_second: Annotated[
+        float | None,
+        typer.Option(
+            "--max-bytes-per-second",
+            metavar="N",
+            min=1,
+            help="Maximum rate of reads and writes together; Kafka's "
+            "cleaner.io.max.bytes.per.second. [default: no limit]",
+        ),
+    ] = None,
+) -> None:
+    """Convert the partitions of a topic to files of its table.
+
+    Several are converted at a time. This is a cleaning: it does not wait for
+    table.commit.interval.ms, also applies retention, and deletes files that are no longer needed.
+    Each partition is committed when it is converted. Records behind an open transaction stay in the
+    log. It may be stopped at any time; the next run continues. Exit status: 0 done, 1 a partition
+    could not be converted.
+    """
+    cluster = root.cluster()
+    image = cluster.image()
+    known = image.topic(topic.name)
+    threads = threads or os.cpu_count() or 1
+    conversion = TopicConversion(cluster, known, partition, threads=threads)
+    progress = ConversionProgress(cluster, [known])
+    throttle = Throttle(max_bytes_per_second or math.inf)
+
+    def done_offsets() -> int:
+        return progress.read(set(conversion.running))[0]
+
+    failures = []
+    with polled_progress("Converting", progress.read()[1], done_offsets) as poll:
+
+        def on_progress(done_bytes: int) -> None:
+            poll()
+            throttle(done_bytes)
+
+        for each in conversion.convert(on_progress):
+            failures += [f"{each.partition}: {each.error}"] if each.error else []
+    for failure in failures:
+        print_note(f"error: {printable(failure)}")
+    table = TopicTable(cluster.store, known, cluster.clock)
+    version = conversion.commit()
+    converted, offsets = progress.read()
+    if output.is_json:
+        print_json(
+            _document(table, version)
+            | {"table_offsets": offsets, "parquet_offsets": converted}
+            | ({"failed": failures} if failures else {})
+        )
+    else:
+        print_text(f"Location: {printable(table.url)}")
+        files = counted(len(version.data_files), "file")
+        print_text(f"Version: {version.number}    Table: {_state(version)}, {files}")
+        print_text(f"{offsets_converted(converted, offsets)} are in Parquet files")
+    if failures:
+        raise typer.Exit(_PROBLEMS)
 
 
 @app.command("describe")
@@ -111,7 +192,10 @@ def verify_topic_table(
         what = counted(count, "difference")
         print_text(f"Version {version.number}, {counted(len(numbers), 'partition')}: {what}")
     if count:
-        print_note("A damaged Delta log is made anew by spark-log table rebuild")
+        print_note(
+            f"If the Delta log is wrong, spark-log table rebuild {table.topic.name} makes it anew. "
+            "A Parquet file is part of the log: restore it from a replica or a backup."
+        )
         raise typer.Exit(_PROBLEMS)
 
 
@@ -143,13 +227,10 @@ def _open(root: Root, topic: Topic) -> tuple[TopicTable, MetadataImage]:
 def _existing(version: TableVersion, table: TopicTable) -> TableVersion:
     if version.number >= 0:
         return version
+    check_is_table(table.topic)
     name = table.topic.name
-    if table.topic.config().table_format == "none":
-        raise InvalidConfigurationError(
-            f"topic {name!r} is no table: set its table.format to delta with spark-log configs"
-        )
     raise InvalidConfigurationError(
-        f"topic {name!r} has no table yet: the next spark-log clean {name} makes it"
+        f"topic {name!r} has no table yet: spark-log table convert {name} makes it"
     )
 
 

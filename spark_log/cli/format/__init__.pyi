@@ -26,6 +26,7 @@ from .output import print_table as print_table
 from .output import print_text as print_text
 from .progress import byte_progress as byte_progress
 from .progress import count_progress as count_progress
+from .progress import polled_progress as polled_progress
 from .progress import replica_progress as replica_progress
 from .progress import spinner as spinner
 from .progress import status_line as status_line

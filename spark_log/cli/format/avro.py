@@ -6,8 +6,8 @@ Bytes are a value of one schema, which the user gives, in one of three forms:
 - Avro's single object encoding: ``c3 01``, the fingerprint of the schema, and the value. The
   fingerprint has to be that of the given schema;
 - Confluent's: a zero byte, the id of a schema in a registry, and the value. The id is skipped,
-  because no registry is used. A plain value may begin with a zero byte, too: if the bytes after the
-  id are not a value of the schema, all bytes are read as a plain value.
+  because no registry is used. As for typed columns, bytes that are a plain value have no id
+  (`values.avro_framing`).
 
 A value is shown as JSON: a union as its value alone; bytes and fixed as text if they are UTF-8,
 else as ``{"base64": …}``; a decimal as text with all of its digits; dates, times, timestamps and
@@ -27,16 +27,13 @@ from uuid import UUID
 
 from spark_log.cli.format.deserializers import FieldDeserializer, bytes_document
 from spark_log.errors import InvalidConfigurationError
+from spark_log.values import unframed
 
 if TYPE_CHECKING:
     from fastavro.types import Schema
 
 _SINGLE_OBJECT: Final = b"\xc3\x01"
 _FINGERPRINT_BYTES: Final = 8
-_CONFLUENT: Final = b"\0"
-_CONFLUENT_BYTES: Final = 5
-"""A zero byte and the id of a schema."""
-
 _NOT_A_VALUE: Final = (
     ArithmeticError,
     EOFError,
@@ -100,12 +97,13 @@ class _AvroReader:
                     f"{self._fingerprint.hex()}"
                 )
             return self._value(data[start:])
-        if data.startswith(_CONFLUENT):
+        problems = []
+        for each in unframed(data):
             try:
-                return self._value(data[_CONFLUENT_BYTES:])
-            except ValueError:
-                pass
-        return self._value(data)
+                return self._value(each)
+            except ValueError as error:
+                problems.append(str(error))
+        raise ValueError("; behind a schema id: ".join(problems))
 
     def _value(self, data: bytes) -> object:
         from fastavro import schemaless_reader

@@ -14,26 +14,30 @@ from spark_log.cli.format.segment_dump import SegmentDump
 from spark_log.errors import CorruptRecordError
 from spark_log.log import KeyIndex, OffsetIndex, TimeIndex
 from spark_log.log.files import SegmentName
-from spark_log.record import ints_of, times_us_of
+from spark_log.record import murmur2_of_keys
 from spark_log.storage import open_store
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """An entry of an offset index (``position``), a time index or a key index (``timestamp_us``).
+    """An entry of an offset index (``position``), a time index (``timestamp_us``) or a key index.
 
     Attributes:
-        offset: the absolute offset.
-        position: the position of a block in the segment file; None in a time index.
-        timestamp_us: the largest timestamp up to the offset, in a key index that of the record;
-            None in an offset index.
+        offset: the absolute offset; None in a key index without a segment file.
+        position: the position of a block in the segment file; None in other indexes.
+        timestamp_us: the largest timestamp up to the offset; None in other indexes.
         is_valid: whether the entry agrees with the segment; None without a segment file.
+        row: the number of the record in the segment, control records not counted; None in other
+            indexes.
+        key_hash: the murmur2 hash of the record's key; None in other indexes.
     """
 
-    offset: int
+    offset: int | None
     position: int | None
     timestamp_us: int | None
     is_valid: bool | None
+    row: int | None = None
+    key_hash: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ def _entries(
     store = open_store(path.absolute().parent)
     if path.name == name.key_index:
         append_id = dump.append_id if dump is not None and is_checked else None
-        return list(_key_entries(KeyIndex(store, "", name, append_id), name))
+        return list(_key_entries(KeyIndex.open(store, "", name, append_id), dump))
     data = store.open_buffer(path.name)
     if path.name == name.index:
         append_id = dump.append_id if dump is not None and is_checked else None
@@ -127,11 +131,31 @@ def _time_entries(index: TimeIndex, dump: SegmentDump | None) -> list[IndexEntry
     ]
 
 
-def _key_entries(index: KeyIndex, name: SegmentName) -> Iterator[IndexEntry]:
-    """Yield the records of a key index, in the order of the hashes of their keys."""
-    assert name.last_offset is not None
-    for rows in index.blocks():
-        offsets = ints_of(rows.column("offset"), np.int64).tolist()
-        for offset, timestamp_us in zip(offsets, times_us_of(rows).tolist(), strict=True):
-            is_valid = name.base_offset <= offset <= name.last_offset
-            yield IndexEntry(offset, None, timestamp_us, is_valid)
+def _key_entries(index: KeyIndex, dump: SegmentDump | None) -> Iterator[IndexEntry]:
+    """Yield the entries of a key index, in the order of the hashes."""
+    offsets, hashes = (None, None) if dump is None else _keys_of(dump)
+    for key_hashes, rows in index.entries():
+        for key_hash, row in zip(key_hashes.tolist(), rows.tolist(), strict=True):
+            if offsets is None or hashes is None:
+                yield IndexEntry(None, None, None, None, row, key_hash)
+                continue
+            is_known = row < len(offsets)
+            offset = int(offsets[row]) if is_known else None
+            is_valid = is_known and int(hashes[row]) == key_hash
+            yield IndexEntry(offset, None, None, is_valid, row, key_hash)
+
+
+def _keys_of(dump: SegmentDump) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets of all rows of a segment, and the hashes of their keys."""
+    offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint32)]
+    for batch in dump.batches():
+        header, records = batch.header, batch.records
+        if header is None or header.is_control:
+            continue
+        if records is None:  # damaged: rows keep their numbers
+            offsets.append(np.full(header.record_count, -1))
+            hashes.append(np.zeros(header.record_count, np.uint32))
+        else:
+            offsets.append(records.offsets)
+            hashes.append(murmur2_of_keys(records.records.column("key")))
+    return np.concatenate(offsets), np.concatenate(hashes)

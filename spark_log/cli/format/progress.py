@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 _REFRESH_S: Final = 0.1
+_POLL_S: Final = 2.0
 
 
 @contextmanager
@@ -76,6 +78,37 @@ def count_progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(printable(title), total=total)
         yield lambda done: progress.update(task, completed=done)
+
+
+@contextmanager
+def polled_progress(
+    title: str, total: int, read: Callable[[], int]
+) -> Iterator[Callable[[], None]]:
+    """Show a bar of items done while the block runs, whose number has to be asked for.
+
+    Args:
+        title: the title of the bar.
+        total: the number of all items.
+        read: returns the number of items done.
+
+    Yields:
+        A function to call often, from any thread. It asks for the number every few seconds. It
+        does nothing if stderr is not a terminal.
+    """
+    lock, read_s = threading.Lock(), -_POLL_S
+
+    def poll() -> None:
+        nonlocal read_s
+        if lock.acquire(blocking=False):
+            try:
+                if time.monotonic() - read_s >= _POLL_S:
+                    show(read())
+                    read_s = time.monotonic()
+            finally:
+                lock.release()
+
+    with count_progress(title, total) as show:
+        yield poll if sys.stderr.isatty() else lambda: None
 
 
 class ReplicaProgress:

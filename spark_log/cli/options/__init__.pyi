@@ -20,6 +20,7 @@ from .partition_json import check_named_once as check_named_once
 from .partition_json import read_partitions as read_partitions
 from .partition_json import whole_number as whole_number
 from .partitions import PartitionsOption as PartitionsOption
+from .properties import load_pairs as load_pairs
 from .properties import parse_pairs as parse_pairs
 from .properties import warn_of_secrets as warn_of_secrets
 from .properties import with_properties as with_properties

@@ -13,6 +13,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from spark_log.coordinator.group.classic import (
+    COMPLETING_REBALANCE,
+    PREPARING_REBALANCE,
+    ClassicGroup,
+)
+from spark_log.coordinator.group.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
+    subscribed_topics,
+)
 from spark_log.coordinator.group.records import (
     GroupRecord,
     MemberPart,
@@ -25,8 +35,9 @@ from spark_log.record import ProducerIdAndEpoch
 from spark_log.types import TopicPartition
 from spark_log.util import to_partitions
 
-GROUP_STATES = ("Empty", "Stable", "Reconciling")
-"""The states of a group: it has no members, no partition moves, or some partitions move."""
+GROUP_STATES = ("Empty", "Stable", "Reconciling", PREPARING_REBALANCE, COMPLETING_REBALANCE)
+"""The states of a group: it has no members, no partition moves, or some partitions move. The last
+two are those of a group of Kafka's clients that rebalances."""
 
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
@@ -145,6 +156,8 @@ class Group:
         revision: the number of changes of pending offsets in this generation.
         last_removal: the generation of the last change that removed a member; 0 before the first
             one.
+        classic: the members that are Kafka's clients; None if there are none and the last members
+            were consumers of this package. ``members`` shows them without what is theirs alone.
     """
 
     group_id: str
@@ -155,14 +168,24 @@ class Group:
     pending_offsets: tuple[PendingOffsets, ...] = ()
     revision: int = 0
     last_removal: int = 0
+    classic: ClassicGroup | None = None
 
     @property
     def state(self) -> str:
-        """The group's state: ``Empty``, ``Reconciling`` while partitions move, or ``Stable``."""
+        """The group's state, one of `GROUP_STATES`."""
         if not self.members:
             return "Empty"
+        if self.classic is not None:
+            return self.classic.state
         moving = any(member.revoking or member.pending for member in self.members.values())
         return "Reconciling" if moving else "Stable"
+
+    @property
+    def protocol_type(self) -> str:
+        """The kind of its members: ``consumer``, ``connect``, …; empty if it never had members."""
+        if self.classic is not None:
+            return self.classic.protocol_type
+        return CONSUMER_PROTOCOL_TYPE if self.generation else ""
 
     @cached_property
     def owners(self) -> Mapping[TopicPartition, str]:
@@ -183,8 +206,10 @@ class Group:
         }
 
     def next_generation(self, **changed: Any) -> Group:
-        """Return the group in its next generation, with changed attributes."""
-        after = replace(self, generation=self.generation + 1, revision=0, **changed)
+        """Return the group in its next generation, with changed attributes; no Kafka clients."""
+        after = replace(
+            self, generation=self.generation + 1, revision=0, **{"classic": None, **changed}
+        )
         if self.members.keys() <= after.members.keys():
             return after
         return replace(after, last_removal=after.generation)
@@ -218,7 +243,8 @@ class Group:
             return reason
         if sent.generation != self.generation:
             return f"generation {sent.generation} has passed: {self.generation} has started"
-        if lost := sent.partitions - member.held:
+        # Only Kafka's clients know what is assigned to them.
+        if self.classic is None and (lost := sent.partitions - member.held):
             return f"{sent.member_id!r} does not have {', '.join(map(str, sorted(lost)))}"
         return ""
 
@@ -238,7 +264,11 @@ class Group:
                 f"group {self.group_id!r}: generation {record.generation} follows "
                 f"{self.generation}, and its revision {record.revision} follows {self.revision}"
             )
-        members = {part.member_id: Member.of(part) for part in record.members}
+        classic = None if record.classic is None else ClassicGroup.of(record.classic)
+        if classic is None:
+            members = {part.member_id: Member.of(part) for part in record.members}
+        else:
+            members = _shown_members(classic, record.protocol)
         group = Group(
             self.group_id,
             record.generation,
@@ -248,8 +278,11 @@ class Group:
             tuple(map(_pending_offsets, record.pending_offsets)),
             record.revision,
             record.generation if record.last_removal is None else record.last_removal,
+            classic,
         )
-        if len(group.owners) != sum(len(member.held) for member in members.values()):
+        if classic is None and len(group.owners) != sum(
+            len(member.held) for member in members.values()
+        ):
             raise CorruptRecordError(
                 f"group {self.group_id!r}: a partition has two owners in generation "
                 f"{record.generation}"
@@ -272,10 +305,56 @@ class Group:
                 name: TopicPart(topic_id=topic.topic_id, partitions=topic.partitions)
                 for name, topic in sorted(self.topics.items())
             },
-            members=tuple(member.to_part() for member in self.members.values()),
+            members=()
+            if self.classic is not None
+            else tuple(member.to_part() for member in self.members.values()),
             pending_offsets=tuple(map(_pending_offsets_part, self.pending_offsets)),
             last_removal=self.last_removal,
+            classic=None if self.classic is None else self.classic.to_part(),
         )
+
+    def with_classic(
+        self, classic: ClassicGroup, protocol: str | None, generation: int | None = None
+    ) -> Group:
+        """Return the group with other members that are Kafka's clients.
+
+        Args:
+            classic: the members.
+            protocol: the name of the protocol; None without members.
+            generation: the new generation, which is higher; by default the generation is the same.
+        """
+        is_new = generation is not None and generation > self.generation
+        after = replace(
+            self,
+            generation=generation if is_new else self.generation,  # type: ignore[arg-type]
+            revision=0 if is_new else self.revision + 1,
+            protocol=protocol,
+            topics={},
+            members=_shown_members(classic, protocol),
+            classic=classic,
+        )
+        if self.members.keys() <= after.members.keys():
+            return after
+        return replace(after, last_removal=after.generation)
+
+
+def _shown_members(classic: ClassicGroup, protocol: str | None) -> dict[str, Member]:
+    """Return the members of a classic group as those of this package, for display."""
+    reads = classic.protocol_type == CONSUMER_PROTOCOL_TYPE
+    return {
+        each.member_id: Member(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            topics=subscribed_topics(each.metadata(protocol)) if reads else (),
+            assignors=tuple(name for name, _ in each.protocols),
+            session_timeout_ms=each.session_timeout_ms,
+            rebalance_timeout_ms=each.rebalance_timeout_ms,
+            owned=assigned_partitions(each.assignment) if reads else _NOTHING,
+        )
+        for each in classic.members.values()
+    }
 
 
 def _pending_offsets(part: PendingOffsetsPart) -> PendingOffsets:

@@ -29,6 +29,7 @@ from spark_log.errors import (
     InvalidSessionTimeoutError,
 )
 from spark_log.types import TopicPartition
+from spark_log.util import shown
 
 ExistingTopics = Mapping[str, GroupTopic]
 """All existing topics by name, read after the group, so that they are not older than the group."""
@@ -62,6 +63,13 @@ def join(
         InvalidSessionTimeoutError: its session timeout is not allowed.
     """
     _check_session_timeout(member, config)
+    if group.classic is not None and group.members:
+        raise InconsistentGroupProtocolError(
+            f"group {group.group_id!r} has members that are Kafka's clients, "
+            f"{shown(group.members)}: a consumer of spark-log cannot join them. Take another group "
+            f"id, or stop them first: the group keeps its committed offsets",
+            assignors=member.assignors,
+        )
     present = group.members.get(member.member_id)
     if present is not None:
         kept = replace(
@@ -106,9 +114,34 @@ def remove(
     group: Group, member_ids: Collection[str], topics: ExistingTopics, change: str
 ) -> GroupRecord | None:
     """Remove members that leave or expire (see ``change``); their partitions are free at once."""
+    if group.classic is not None:
+        return remove_classic(group, member_ids, change)
     gone = [member for name, member in group.members.items() if name in member_ids]
     left = {name: member for name, member in group.members.items() if name not in member_ids}
     return _reassign(group, change, left, topics, gone) if gone else None
+
+
+def remove_classic(
+    group: Group, member_ids: Collection[str], change: str, at_least: int = 0
+) -> GroupRecord | None:
+    """Remove members that are Kafka's clients; the others have to join again.
+
+    Args:
+        group: the present group.
+        member_ids: the members; ids that are no members are ignored.
+        change: ``leave`` or ``expire``.
+        at_least: the lowest generation of the group if no member is left.
+    """
+    assert group.classic is not None
+    gone = tuple(name for name in group.members if name in member_ids)
+    if not gone:
+        return None
+    left = group.classic.without(gone)
+    if left.members:
+        after = group.with_classic(left, group.protocol)
+    else:
+        after = group.with_classic(left, None, max(group.generation + 1, at_least))
+    return after.to_record(change, gone, "")
 
 
 def release(
@@ -131,7 +164,7 @@ def release(
 
 def update_topics(group: Group, topics: ExistingTopics) -> GroupRecord | None:
     """Reassign the group if its topics were created, extended, deleted, or created again."""
-    if _topics_in_use(group, group.members, topics) == group.topics:
+    if group.classic is not None or (_topics_in_use(group, group.members, topics) == group.topics):
         return None
     return _reassign(group, "topics", group.members, topics, [])
 

@@ -63,25 +63,54 @@ class PendingOffsetsPart(RecordFields):
     committed_us: int
 
 
+class ClassicMemberPart(RecordFields):
+    """A member of Kafka's classic protocol: `spark_log.coordinator.group.classic.ClassicMember`.
+
+    Bytes are in base64.
+    """
+
+    member_id: str
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, str], ...]
+    assignment: str = ""
+
+
+class ClassicPart(RecordFields):
+    """Members of Kafka's classic protocol: `spark_log.coordinator.group.classic.ClassicGroup`."""
+
+    protocol_type: str
+    state: str
+    leader: str | None = None
+    members: tuple[ClassicMemberPart, ...] = ()
+
+
 class GroupRecord(StateRecord):
-    """A group after a change. Version 1 has pending offsets.
+    """A group after a change. Version 1 has pending offsets, version 2 members of Kafka's clients.
 
     Attributes:
         group_id: the group's id; the directory's name may be too short for it.
         generation: the group's generation; not lower than that of the record before it.
         revision: the number of the change within the generation; 0 for the change that began it.
         change: ``join``, ``leave``, ``expire``, ``release``, ``topics``, ``fence``,
-            ``send-offsets`` or ``settle-offsets``. The last two change pending offsets alone.
+            ``sync``, ``send-offsets`` or ``settle-offsets``. The last two change pending offsets
+            alone; ``sync`` is the assignment of a classic group.
         changed_members: the ids of the members that joined, left, expired or released.
-        protocol: the name of the assignor; None without members.
+        protocol: the name of the assignor, or of the protocol of a classic group; None without
+            members.
         topics: the topics that a member subscribes to or still has partitions of, by name.
         members: the members, in the order in which they joined.
         pending_offsets: the pending offsets of transactions that may not be complete.
         last_removal: the generation of the last change that removed a member. Programs that do not
             know the field leave it out: this change may then have removed a member.
+        classic: the members of Kafka's clients, instead of ``members``; None for a group that has
+            had none since its last members of this package.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     group_id: str
     generation: int
@@ -93,10 +122,13 @@ class GroupRecord(StateRecord):
     members: tuple[MemberPart, ...] = ()
     pending_offsets: tuple[PendingOffsetsPart, ...] = ()
     last_removal: int | None = None
+    classic: ClassicPart | None = None
 
     @property
     def stored_version(self) -> int:
-        """The version: 1 with pending offsets, which older programs would drop; else 0."""
+        """The version: older programs must not read what they would drop."""
+        if self.classic is not None:
+            return 2
         return 1 if self.pending_offsets else 0
 
     @property
@@ -108,6 +140,8 @@ class GroupRecord(StateRecord):
 
     def __str__(self) -> str:
         members = "; ".join(map(str, self.members[:_MEMBERS_SHOWN])) or "no members"
+        if self.classic is not None:
+            members = f"{self.classic.state}, {len(self.classic.members)} members of a gateway"
         more = len(self.members) - _MEMBERS_SHOWN
         return (
             f"{self.headline}: {members}"

@@ -24,7 +24,7 @@ _SNAP: Final = 0.2
 
 
 class SegmentMark(NamedTuple):
-    """Start offset and size of a segment."""
+    """Start offset of a segment, and the size of its records without compression, an estimate."""
 
     start_offset: int
     size_bytes: int

@@ -18,15 +18,17 @@ from spark_log.datasource.options import (
     ReadOptions,
 )
 from spark_log.datasource.read.split_replica import SplitReplica
-from spark_log.errors import InvalidOptionError, UnknownTopicOrPartitionError
+from spark_log.errors import InvalidOptionError, NotFoundError, UnknownTopicOrPartitionError
 from spark_log.log import (
     LOG_CACHES,
     LogCache,
     LogView,
     PartitionLog,
+    RowStatistics,
     TailView,
     TransactionIndex,
 )
+from spark_log.log.files import LiveSegment
 from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
 from spark_log.storage import retry_while_unavailable
 from spark_log.threads import Deadline
@@ -249,6 +251,27 @@ class OffsetReader:
     def views(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
         """Return a `view` of each partition, up to the given offset."""
         return self._map(lambda tp: self.view(tp, partitions[tp]), partitions)
+
+    def row_statistics(
+        self, segments: Mapping[TopicPartition, LiveSegment]
+    ) -> dict[TopicPartition, RowStatistics]:
+        """Return the statistics of a Parquet segment of each partition; costs one request for each.
+
+        They are those of no rows if the segment does not exist any more.
+
+        Raises:
+            CorruptRecordError: the footer of a segment is damaged.
+        """
+
+        def read(tp: TopicPartition) -> RowStatistics:
+            segment = segments[tp]
+            try:
+                opened = self.log(tp).files.open(segment.name, segment.file.size_bytes)
+            except NotFoundError:  # replaced since the listing; the task that reads it lists again
+                return RowStatistics()
+            return opened.row_statistics()
+
+        return self._map(read, segments)
 
     def end_offsets(self, views: Mapping[TopicPartition, LogView]) -> dict[TopicPartition, int]:
         """Return the end of each view: its log end offset, or its last stable offset."""

@@ -10,9 +10,10 @@ from typing import Final
 from pyspark.sql.datasource import InputPartition
 
 from spark_log.datasource.options import ReadOptions
-from spark_log.datasource.read.offset_ranges import OffsetRange, SegmentMark, split_ranges
+from spark_log.datasource.read.offset_ranges import OffsetRange, split_ranges
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import ANY, EVERYTHING, Bounds, RecordFilter
+from spark_log.datasource.read.segment_sizes import with_segments
 from spark_log.datasource.read.split_replica import SplitReplica
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
 from spark_log.log import LogView, TransactionIndex, prune_segments
@@ -100,7 +101,8 @@ def splits_between(
 ) -> list[LogSplit]:
     """Return the splits between offsets, in order; for batches and micro-batches.
 
-    The storage is read only if ranges have to be split or a filter prunes by time.
+    The storage is read only if ranges have to be split or a filter prunes by time. Ranges with both
+    Parquet and Arrow segments are split after one look into a Parquet file of each partition.
 
     Args:
         reader: gives the partitions' logs; its options set the number and size of splits.
@@ -125,8 +127,7 @@ def splits_between(
     # With an assignor tasks own whole partitions, so nothing is split.
     min_partitions = options.min_partitions if options.assignor is None else None
     if _must_cut(min_partitions, options.max_records_per_partition, ranges):
-        views = reader.views({each.topic_partition: each.end for each in ranges})
-        ranges = [_with_segments(each, views[each.topic_partition]) for each in ranges]
+        ranges = with_segments(reader, ranges)
     pieces = split_ranges(
         ranges,
         min_partitions=min_partitions,
@@ -174,16 +175,6 @@ def _must_cut(min_pieces: int | None, max_offsets: int | None, ranges: list[Offs
     return (min_pieces or 0) > len(ranges) > 0 or (
         max_offsets is not None and any(len(each) > max_offsets for each in ranges)
     )
-
-
-def _with_segments(offset_range: OffsetRange, view: LogView) -> OffsetRange:
-    segments = view.live.segments
-    first = max(0, view.live.index_of(offset_range.start))
-    behind = view.live.index_of(offset_range.end - 1) + 1
-    marks = (
-        SegmentMark(each.start_offset, each.file.size_bytes) for each in segments[first:behind]
-    )
-    return replace(offset_range, segments=tuple(marks))
 
 
 def _prune_by_time(

@@ -80,8 +80,8 @@ def read_table(
         from_time: the smallest timestamp, with a time zone; None for no limit. Files without such
             records are not even planned, which a filter on ``timestamp`` cannot do.
         to_time: the timestamp after the largest; None for no limit.
-        version: a version of the table: the read ends at its ends, and has nothing of the log
-            behind. None reads the newest one, and the log.
+        version: a version of the table: the read has the typed columns that the table had, ends
+            at its ends, and has nothing of the log behind. None reads the newest one, and the log.
         min_partitions: approximate minimum number of tasks that read the log.
 
     Raises:

@@ -6,7 +6,6 @@ partitions. ``spark-log table verify`` compares the rows.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import ClassVar, Final
 
@@ -25,8 +24,15 @@ from spark_log.doctor.finding import (
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import LogView
 from spark_log.metadata import ROOT_BROKER_ID, TopicImage
-from spark_log.table import CleanupPolicy, PartitionTable, TableVersion, left_data_files
+from spark_log.table import (
+    REBUILD_OPERATION,
+    CleanupPolicy,
+    PartitionTable,
+    TableVersion,
+    left_data_files,
+)
 from spark_log.types import TopicPartition
+from spark_log.util import parse_json
 
 TABLE_DAMAGED = Problem(
     "table-damaged",
@@ -150,6 +156,12 @@ class _TopicExamination:
                 f"another program has added {paths[0]}{more} to its table", self._log_directory
             )
             return
+        for number in sorted(version.partitions):
+            try:
+                version.check_is_whole(self._topic, number)
+            except StorageError as error:
+                yield self._damaged(str(error), self._log_directory)
+                return
         for number, engine in self._foreign_commits(version.number):
             yield self._damaged(
                 f"version {number} of its table was committed by {engine}",
@@ -157,15 +169,23 @@ class _TopicExamination:
             )
 
     def _foreign_commits(self, newest: int) -> Iterator[tuple[int, str]]:
+        """Yield the newest versions, back to a rebuild, that another program has committed."""
         for number in range(newest, max(-1, newest - _COMMITS), -1):
             try:
                 body = self._store.open_buffer(f"{self._log_directory}/{number:020}.json")
             except NotFoundError:  # deleted after its retention
                 return
-            for line in body.to_pybytes().splitlines():
-                info = json.loads(line).get("commitInfo")
-                if info is not None and (engine := info.get("engineInfo")) != _ENGINE:
+            try:
+                actions = [parse_json(line) for line in body.to_pybytes().splitlines()]
+                known = [each["commitInfo"] for each in actions if "commitInfo" in each]
+                infos = [(info.get("engineInfo"), info.get("operation")) for info in known]
+            except (AttributeError, TypeError, ValueError):  # older than what readers begin with
+                return
+            for engine, _ in infos:
+                if engine != _ENGINE:
                     yield number, f"{engine or 'a program that does not say its name'}"
+            if (_ENGINE, REBUILD_OPERATION) in infos:
+                return
 
     def _left(self) -> Iterator[Finding]:
         committer = self._tables.committer(self._examination.image, self._topic)
@@ -174,8 +194,8 @@ class _TopicExamination:
             size = size_text(sum(file.size_bytes for file in files))
             yield TABLE_FOREIGN_FILES.finding(
                 self._subject,
-                f"its directory has {len(files):,} data files of another program ({size}), such as "
-                f"{files[0].path}",
+                f"its directory has data files of another program ({len(files):,}, {size}), "
+                f"such as {files[0].path}",
                 remedy="Find out which program tries to write to the table. A cleaner deletes the "
                 "files after a day",
                 evidence=f"a listing of {self._topic.directory}",

@@ -106,7 +106,7 @@ class ClientBatch:
         return self.data[HEADER_BYTES:]
 
 
-def split(data: bytes | memoryview, *, max_batches: int) -> list[ClientBatch]:
+def split(data: bytes | bytearray | memoryview, *, max_batches: int) -> list[ClientBatch]:
     """Return the v2 batches in Kafka's bytes, in order. Headers and checksums are checked.
 
     Bytes of a batch that is cut off at the end are an error: clients produce whole batches.
@@ -151,7 +151,9 @@ def check_produced(batch: ClientBatch) -> None:
         raise _invalid("the batch is transactional and has no producer id")
 
 
-def with_base_offset(data: bytes | memoryview, base_offset: int, leader_epoch: int) -> bytearray:
+def with_base_offset(
+    data: bytes | bytearray | memoryview, base_offset: int, leader_epoch: int
+) -> bytearray:
     """Return a copy of a batch with another base offset and leader epoch.
 
     The checksum covers neither of them, so the batch stays valid.
@@ -225,8 +227,9 @@ def _batches(data: memoryview, max_batches: int) -> Iterator[ClientBatch]:
 
 
 def _batch(data: memoryview, index: int) -> ClientBatch:
-    base, _, epoch, _, crc, attributes, last, *rest = _HEADER.unpack_from(data)
-    batch = ClientBatch(base, epoch, attributes, last, *rest, data)
+    fields: tuple[int, ...] = _HEADER.unpack_from(data)
+    base_offset, _, leader_epoch, _, crc = fields[:5]
+    batch = ClientBatch(base_offset, leader_epoch, *fields[5:], data=data)  # type: ignore[misc, arg-type]
     actual = _crc32c(data)
     if actual != crc:
         raise _corrupt(f"a batch has checksum {actual:#010x}; its header says {crc:#010x}", index)

@@ -105,7 +105,7 @@ def _from_stream(data: memoryview, kind: CompressionType, max_bytes: int) -> mem
 
 
 def _from_snappy(data: memoryview, max_bytes: int) -> memoryview:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         return _snappy_block(data, max_bytes)
     blocks: list[memoryview] = []
     size, position = 0, _XERIAL_HEADER_BYTES

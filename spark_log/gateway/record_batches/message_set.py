@@ -53,7 +53,7 @@ class _Message:
 
 
 def message_set_to_arrow(
-    data: bytes | memoryview, *, max_uncompressed_bytes: int
+    data: bytes | bytearray | memoryview, *, max_uncompressed_bytes: int
 ) -> pa.RecordBatch:
     """Return the records of a message set, with the columns of `RECORD_SCHEMA`, headers null.
 

@@ -148,7 +148,9 @@ class _Fields:
             self._check_rows(rows, np.zeros(len(rows), np.bool_), RecordFault.LONG_VARINT)
         if max_bytes == _VARINT_BYTES:
             bits &= np.uint64(0xFFFFFFFF)
-        return (bits >> np.uint64(1)).view(np.int64) ^ -(bits & np.uint64(1)).view(np.int64)
+        signs: np.ndarray = -(bits & np.uint64(1)).view(np.int64)
+        values: np.ndarray = (bits >> np.uint64(1)).view(np.int64) ^ signs
+        return values
 
     def bytes(self) -> _Slices:
         """Return the next length and byte string of each record."""

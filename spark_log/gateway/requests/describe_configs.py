@@ -97,15 +97,17 @@ def _given(config: GatewayConfig) -> Collection[str]:
 
 def _static_entry(name: str, value: str, type_name: str, doc: str, is_default: bool) -> ConfigEntry:
     source = "DEFAULT_CONFIG" if is_default else "STATIC_BROKER_CONFIG"
+    is_sensitive = name.endswith(".password")
+    shown = None if is_sensitive else value
     return ConfigEntry(
         name=name,
-        value=value,
+        value=shown,
         source=source,
-        default=value,
+        default=shown,
         is_default=is_default,
-        is_sensitive=False,
+        is_sensitive=is_sensitive,
         is_read_only=True,
-        synonyms=(ConfigSynonym(name, value, source),),
+        synonyms=(ConfigSynonym(name, shown, source),),
         type=type_name.upper(),
         documentation=doc,
     )

@@ -75,4 +75,7 @@ def _partition(gateway: Gateway, topic: TopicImage, number: int, rack: str) -> A
         leader_epoch=topic.partitions[number].leader_epoch,
         replica_nodes=[leader_id],
         isr_nodes=[leader_id],
+        # Java's admin client takes no null here, though the schema allows it.
+        eligible_leader_replicas=[],
+        last_known_elr=[],
     )

@@ -43,6 +43,7 @@ from spark_log.jobs.sink.delta_rows import (
     to_rows,
 )
 from spark_log.storage import StorageOptions, Store, open_store, sync_path
+from spark_log.util import one_line
 
 _log = logging.getLogger(__name__)
 
@@ -165,17 +166,17 @@ class DeltaSink:
             except (DeltaError, OSError) as error:
                 # Another commit won the race, or the answer was lost: read the table's offsets.
                 tries += 1
-                _log.debug("%s: commit %d may have failed: %s", self.url, tries, _one_line(error))
+                _log.debug("%s: commit %d may have failed: %s", self.url, tries, one_line(error))
                 table = self.open()
                 before, positions = positions, self._positions_of(table, splits)
                 has_moved = before != positions
                 if not has_moved and not isinstance(error, DeltaCommitFailedError):
-                    raise StorageError(f"{self.url}: commit failed: {_one_line(error)}") from error
+                    raise StorageError(f"{self.url}: commit failed: {one_line(error)}") from error
                 if tries >= _MAX_TRIES:
                     raise StorageError(
                         f"{self.url}: commit failed {tries} times, because other commits were "
                         f"first; run fewer writers of this table. The last error: "
-                        f"{_one_line(error)}"
+                        f"{one_line(error)}"
                     ) from error
                 if has_moved:
                     _sync_everything(self._store())
@@ -309,7 +310,3 @@ def _sync_everything(store: Store) -> None:
     """
     if store.is_local:
         os.sync()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -19,7 +19,12 @@ from spark_log.config import TopicConfig
 from spark_log.log.append.merge_task import MergedSegment, MergeTask
 from spark_log.log.directory import LogView, PartitionDirectory, SegmentTable
 from spark_log.log.files import LiveSegment, SegmentName
-from spark_log.log.rewrite import MergeCandidate, MergePolicy, candidates_of_view
+from spark_log.log.rewrite import (
+    MergeCandidate,
+    MergePolicy,
+    candidates_of_view,
+    segment_span_us,
+)
 
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Maximum bytes merged at once."""
@@ -44,7 +49,7 @@ class TailMerger:
         self._due = self._fan_in + directory.partition % max(1, self._fan_in // _SPREAD)
         self._policy = MergePolicy(
             segment_bytes=config.segment_bytes,
-            segment_us=config.segment_ms * 1000,
+            segment_us=segment_span_us(config),
             fan_in=max(2, self._fan_in),
             most_bytes=_MAX_MERGE_BYTES,
             finishes=False,

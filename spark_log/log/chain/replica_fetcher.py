@@ -1,6 +1,7 @@
 """Copies segments of the leader's log to another replica, which has a prefix of it.
 
-The replica gets byte-identical files under the same names, also for rewritten segments. A crash at
+The replica gets byte-identical files under the same names, also for rewritten segments. Indexes are
+not copied; the key index of a Parquet segment is built from the copy. A crash at
 any point leaves a shorter prefix, which the next copy continues. A segment that another process has
 copied meanwhile is skipped.
 
@@ -15,13 +16,14 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from spark_log.errors import NotFoundError, OffsetOutOfRangeError
+from spark_log.errors import CorruptRecordError, NotFoundError, OffsetOutOfRangeError
 from spark_log.log.append import CopiedSegment, DivergedReplicaError
 from spark_log.log.chain.replica_failure import REPLICA_ERRORS, LeaderFailedError
 from spark_log.log.directory import LogView
-from spark_log.log.files import StartMarker
+from spark_log.log.files import SegmentName, StartMarker
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
+from spark_log.log.rewrite import build_key_index
 
 _log = logging.getLogger(__name__)
 
@@ -158,6 +160,8 @@ class ReplicaFetcher:
             if copied.end_offset > end_offset and not whole:
                 break
             self._follower.follower.copy(copied)
+            if copied.name.is_parquet:
+                self._build_key_index(copied.name)
             offset = copied.end_offset
             self._leader.files.store.release_memory(data)
             self._on_progress(data.size)
@@ -170,6 +174,12 @@ class ReplicaFetcher:
             self._leader.files.url,
         )
         return offset
+
+    def _build_key_index(self, name: SegmentName) -> None:
+        """Build the key index of a copied segment, so that its first look-up is as fast."""
+        files = self._follower.files
+        with files.suppressed.suppress("key index", files.path, CorruptRecordError):
+            build_key_index(files, name)
 
     def _leading_view(self) -> LogView:
         try:

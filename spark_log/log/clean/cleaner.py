@@ -10,7 +10,7 @@ The steps are, in this order, since deleted segments need not be merged:
    tombstones whose delete horizon has passed are removed (`expired_tombstones`). Without
    ``compact``, neighbouring small segments are merged, level by level (`merge_policy`, `merger`).
    With ``table.format=delta`` compactions write Parquet files, and so do merges of the cold part
-   (`cold_segments`);
+   (`cold_segments`). Parquet segments without a key index get one;
 3. files that became spent at least ``file.delete.delay.ms`` ago are deleted (`file_deletion`).
 
 All steps use the same listing of the directory. After a step that has changed the log, the
@@ -39,6 +39,7 @@ from spark_log.errors import (
     StorageFullError,
 )
 from spark_log.log.clean.cold_segments import ColdSegments, Merge
+from spark_log.log.clean.compacted_conversion import convert_compacted
 from spark_log.log.clean.compacted_segment import OnProgress
 from spark_log.log.clean.compactor import DEDUPE_BUFFER_BYTES, CompactionResult, compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
@@ -47,17 +48,20 @@ from spark_log.log.clean.log_to_clean import LogToClean, log_to_clean
 from spark_log.log.clean.retention import RetentionBreach, find_retention_breach
 from spark_log.log.directory import DirectoryListing, LogView, OpenedSegments
 from spark_log.log.files import LiveSegment, SegmentName
+from spark_log.log.key_index import MIN_INDEXED_RECORDS
 from spark_log.log.local_log import LocalLog
 from spark_log.log.log_start import follow_log_start
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
     DeletableFiles,
     MergePolicy,
+    build_key_index,
     candidates_of_summaries,
     candidates_of_view,
     delete_found,
     find_deletable,
     merge,
+    segment_span_us,
 )
 from spark_log.log.segment import IsAborted, SegmentSummary
 from spark_log.storage import StorageClock, check_clock_skew, with_reserve
@@ -368,6 +372,7 @@ class PartitionCleaner:
             segments, listing = self._segments(listing)
         elif found.has_read_horizons:  # of an earlier version's snapshot: read them only once
             log.snapshots.write(listing.view)
+        self._build_key_indexes(segments, listing)
         self._count_segments(segments, listing.view)
         return listing
 
@@ -398,8 +403,32 @@ class PartitionCleaner:
                 segments, listing = self._merge_levels(segments, listing)
         if self.report.merged_into:
             self._log.snapshots.write(listing.view)
+        self._build_key_indexes(segments, listing)
         self._count_segments(segments, listing.view)
         return listing
+
+    def _build_key_indexes(
+        self, segments: Sequence[SegmentSummary], listing: DirectoryListing
+    ) -> None:
+        """Build the key indexes that a listing does not show: of segments copied from a leader.
+
+        Args:
+            segments: the live segments.
+            listing: the listing that shows them.
+        """
+        needed = [
+            each
+            for each in segments
+            if each.name.is_parquet and each.record_count >= MIN_INDEXED_RECORDS
+        ]
+        if not needed or listing.files is None:
+            return
+        shown = {file.name for file in listing.files[0]}
+        for each in needed:
+            if each.name.key_index not in shown:
+                with self._rewriting:
+                    build_key_index(self._log.files, each.name)
+                    self._on_progress(each.size_bytes)
 
     def _merge_levels(
         self, segments: list[SegmentSummary], listing: DirectoryListing
@@ -411,7 +440,8 @@ class PartitionCleaner:
                 break
             for each in merges:
                 try:
-                    log.snapshots.summaries.on_rewritten(self._merge_run(listing.view, each))
+                    merged = self._merge_run(listing.view, each, segments[each.run.start])
+                    log.snapshots.summaries.on_rewritten(merged)
                 except (NotFoundError, OffsetOutOfRangeError):
                     break  # another process has rewritten or deleted a segment: list again
                 self._count_merged([segments[index] for index in each.run])
@@ -443,8 +473,10 @@ class PartitionCleaner:
             self._cold = ColdSegments(self._log, self._now_us, at_once=self._table_at_once)
         return self._cold.merges(self._policy, below, live[: len(below)], view)
 
-    def _merge_run(self, view: LogView, due: Merge) -> SegmentSummary:
+    def _merge_run(self, view: LogView, due: Merge, first: SegmentSummary) -> SegmentSummary:
         run = due.run
+        if first.name.is_compacted:
+            return convert_compacted(self._log, view, run.start, first, self._on_progress)
         if due.to_parquet:
             assert self._cold is not None
             segments = view.live.segments
@@ -567,5 +599,5 @@ def count_mergeable(view: LogView, config: TopicConfig) -> int:
 
 def _merge_policy(config: TopicConfig, fan_in: int) -> MergePolicy:
     return MergePolicy(
-        segment_bytes=config.segment_bytes, segment_us=config.segment_ms * 1000, fan_in=fan_in
+        segment_bytes=config.segment_bytes, segment_us=segment_span_us(config), fan_in=fan_in
     )

@@ -3,15 +3,18 @@
 A segment is cold if all of its transactions have their markers, and its file is older than
 ``table.commit.interval.ms``, by the storage's time. Its file is at least as new as its newest
 record. A Parquet file is always cold. Cold and other segments are merged apart: cold ones into
-Parquet files, the others into Arrow files, so that no merge takes a Parquet file back.
+Parquet files, the others into Arrow files, so that no merge takes a Parquet file back. A Parquet
+file whose first part another file replaces is written anew from there on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
+from spark_log.log.clean.compacted_conversion import is_convertible
 from spark_log.log.directory import LogView
 from spark_log.log.files import LiveSegment
 from spark_log.log.local_log import LocalLog
@@ -81,11 +84,18 @@ class ColdSegments:
             for is_cold, stretch in stretches
             for run in _in_stretch(policy.runs, candidates, stretch)
         ]
+        # The table has whole files: what another file cuts is no Parquet file of the table yet.
+        unconverted = [
+            replace(each, is_parquet=each.is_parquet and not is_cut(segment, view.log_start_offset))
+            for each, segment in zip(candidates, live, strict=True)
+        ]
         return due or [
             Merge(run, to_parquet=True)
             for is_cold, stretch in stretches
             if is_cold
-            for run in _in_stretch(policy.conversions, candidates, stretch)
+            for run in _in_stretch(policy.conversions, unconverted, stretch)
+            if not live[run.start].name.is_compacted
+            or is_convertible(live[run.start], view.log_start_offset)
         ]
 
     def prepare(self, view: LogView, start_offset: int, end_offset: int) -> None:
@@ -129,6 +139,11 @@ class ColdSegments:
         if segment.name.is_parquet or self._cold_us is None:
             return True
         return segment.file.modified_us <= self._cold_us
+
+
+def is_cut(segment: LiveSegment, log_start_offset: int) -> bool:
+    """Return whether another file replaces the first part of a segment (protocol B16)."""
+    return segment.start_offset not in (segment.name.base_offset, log_start_offset)
 
 
 def _stretches(cold: Sequence[bool]) -> list[tuple[bool, int, int]]:

@@ -8,24 +8,23 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from spark_log.errors import AlreadyExistsError, StorageError
+from spark_log.errors import AlreadyExistsError
 from spark_log.log.clean.batch_filter import BatchFilter
 from spark_log.log.directory import LogView
 from spark_log.log.files import SegmentName
-from spark_log.log.key_index import KeyIndexWriter
 from spark_log.log.local_log import LocalLog
 from spark_log.log.rewrite import (
     KEEP_COMPRESSION,
+    IndexedParquetWriter,
     compression_of,
     join_batches,
     live_batches,
     moderate_batches,
-    parquet_writer,
+    put_indexes,
 )
 from spark_log.log.segment import (
     MAX_SEGMENT_BYTES,
     MAX_SEGMENT_RECORDS,
-    ParquetSegmentWriter,
     SegmentReader,
     SegmentWriter,
 )
@@ -78,14 +77,17 @@ class CompactedSegment:
         bytes_written: the size of the segment's file.
     """
 
-    def __init__(self, log: LocalLog, view: LogView, generation: int, compaction_id: str) -> None:
+    def __init__(
+        self, log: LocalLog, view: LogView, generation: int, compaction_id: str | None
+    ) -> None:
         """Prepare the segment. Accesses no storage yet.
 
         Args:
             log: the partition's log.
             view: the view of the log that the replaced segments are from.
             generation: the generation of the compaction.
-            compaction_id: random id of the compaction that read all keys.
+            compaction_id: random id of the compaction that read all keys; None if an earlier
+                version gave it none.
         """
         self._log = log
         self._view = view
@@ -98,26 +100,30 @@ class CompactedSegment:
         self,
         group: list[OpenSegment],
         raw_bytes: int,
-        batch_filter: BatchFilter,
+        batch_filter: BatchFilter | None,
         on_progress: OnProgress,
+        *,
+        base_offset: int | None = None,
     ) -> None:
         """Write the segment and put it into the log. After a crash the log has the old segments.
 
         Args:
             group: the segments to replace.
             raw_bytes: the size of their records without compression.
-            batch_filter: the filter, which has filtered the groups before this one.
+            batch_filter: the filter, which has filtered the groups before this one; None retains
+                all batches.
             on_progress: called with numbers of bytes as they are read and written; may block.
+            base_offset: the first offset that the segment covers; None for the first one to read.
         """
         files = self._log.files
-        base_offset, end_offset = group[0][0], group[-1][1].end_offset
+        base_offset = group[0][0] if base_offset is None else base_offset
+        end_offset = group[-1][1].end_offset
         is_parquet = self._log.config.table_format != "none"
         name = SegmentName(base_offset, end_offset - 1, self._generation, is_parquet)
-        writer: SegmentWriter | ParquetSegmentWriter
-        key_index = KeyIndexWriter(files.store, files.path, name)
+        writer: SegmentWriter | IndexedParquetWriter
         if is_parquet:
             typed = typed_values_of(self._log.config)
-            writer = parquet_writer(files, name, typed, self._compaction_id)
+            writer = IndexedParquetWriter(files, name, typed, self._compaction_id)
         else:
             writer = SegmentWriter(
                 files.store,
@@ -136,8 +142,6 @@ class CompactedSegment:
                 batches = moderate_batches(batches)
             for headers, records in join_batches(batches):
                 writer.write_rewritten(records, headers)
-                if is_parquet:
-                    key_index.add(records, headers)
                 self.records_written += records.num_rows
                 on_progress(records.nbytes)
             segment = writer.finish()
@@ -145,14 +149,8 @@ class CompactedSegment:
                 # Synced whatever flush.on.append says: the replaced segments are durable.
                 files.store.put_if_absent(files.file_path(name.file_name), segment.staged)
             self.bytes_written = segment.size_bytes
-            # An index is derived: readers work without it.
-            with files.suppressed.suppress("index", files.path, StorageError):
-                for derived, data in segment.derived_files(name):
-                    files.store.put(files.file_path(derived), data, sync=False)
-            with files.suppressed.suppress("key index", files.path, StorageError, OSError):
-                key_index.put(segment.append_id)
+            put_indexes(files, name, writer, segment)
         finally:
-            key_index.discard()
             writer.discard()
 
     def _compression(self, group: list[OpenSegment], raw_bytes: int) -> str:
@@ -168,7 +166,7 @@ class CompactedSegment:
         self,
         group: list[OpenSegment],
         base_offset: int,
-        batch_filter: BatchFilter,
+        batch_filter: BatchFilter | None,
         on_progress: OnProgress,
     ) -> Iterator[tuple[tuple[BatchHeader, ...], pa.RecordBatch]]:
         """Yield the retained batches of the group; if none is retained, an empty batch.
@@ -180,9 +178,12 @@ class CompactedSegment:
             self._log.files, self._view, group, on_progress
         ):
             shift = reader.base_offset - base_offset
-            filtered = batch_filter.apply(
-                *rebase_batches(headers, records, shift, with_offsets=True), base_offset
-            )
+            rebased = rebase_batches(headers, records, shift, with_offsets=True)
+            if batch_filter is None:
+                is_empty = False
+                yield rebased
+                continue
+            filtered = batch_filter.apply(*rebased, base_offset)
             spare = filtered.headers[-1], filtered.records.slice(0, 0)
             needed = filtered.retained_headers()
             if needed:

@@ -1,8 +1,8 @@
-"""Key index of a segment: finds the record of a key by one small read.
+"""Key index of a Parquet segment: tells by one small read which rows may have a key.
 
-A derived file beside a segment that a compaction wrote as Parquet: the records in the order of
-their keys' hashes, in small blocks (`format`). `writer` writes it, in bounded memory; `reader`
-finds records.
+A derived file beside the segment: the hashes of all keys with the numbers of their rows, in small
+blocks, and where the pages of the rows lie (`format`). `writer` builds it, in bounded memory;
+`reader` finds rows.
 """
 
 from spark_log.util.exports import attach_stub

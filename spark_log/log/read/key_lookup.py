@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from spark_log.errors import NotFoundError
 from spark_log.log.cache_budget import CacheBudget, LogCache
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.files import SegmentName
-from spark_log.log.key_index import MIN_INDEXED_RECORDS, KeyIndex
+from spark_log.log.key_index import MIN_INDEXED_RECORDS, KeyIndex, KeyIndexWriter
 from spark_log.log.producers import NOT_LISTED_US, ProducerState, TransactionIndex
 from spark_log.log.read.committed_tail_view import compact_aborted
 from spark_log.log.read.key_map import KeyMap
@@ -59,18 +60,19 @@ class KeyQuery:
 
 @dataclass(frozen=True, slots=True)
 class SegmentKeys:
-    """Key index of one segment, or a map of its keys and its reader."""
+    """The keys of one segment, and its reader: an index of a Parquet segment, or else a map."""
 
     index: KeyIndex | None
-    map: KeyMap | None = None
-    reader: SegmentReader | None = None
+    map: KeyMap | None
+    reader: SegmentReader
 
     @property
     def memory_bytes(self) -> int:
         """Approximate memory of the parts."""
-        parts = (self.index, self.map, self.reader)
-        size_bytes = sum(each.memory_bytes for each in parts if each is not None)
-        return size_bytes + (_SEGMENT_BYTES if self.reader is not None else 0)
+        keys = self.index or self.map
+        return (
+            _SEGMENT_BYTES + self.reader.memory_bytes + (0 if keys is None else keys.memory_bytes)
+        )
 
 
 class KeptKeys:
@@ -119,10 +121,10 @@ class KeptKeys:
 class KeyLookup(LogCache):
     """Looks up keys in one log. For one thread at a time.
 
-    A segment of a compaction has a key index, of which only the directory is kept. The keys of any
-    other segment are read once, and kept (`KeyMap`): a segment never changes, so a later look-up
-    reads only what was appended since. A segment whose key index is missing or damaged is treated
-    like those without one; this is counted.
+    A Parquet segment has a key index, of which only the tables are kept. The keys of any other
+    segment are read once, and kept (`KeyMap`): a segment never changes, so a later look-up reads
+    only what was appended since. For a Parquet segment whose key index is missing or damaged, the
+    index is built in memory; this is counted.
 
     The log's end is found as by a reader: one request for the next segment, and a new listing when
     the last one is not valid any more.
@@ -190,16 +192,10 @@ class KeyLookup(LogCache):
         keys = self._kept.get(segment.name) or self._open(segment, query)
         if keys.index is not None:
             try:
-                entry = keys.index.find(query.key, key_hash, segment.start_offset)
-            except (NotFoundError, ValueError) as error:
-                keys = self._scan(segment, segment.open(), query, error)
-            else:
-                if entry is None or entry.offset >= query.end_offset:
-                    return None
-                if entry.record is not None:
-                    _check_epoch(entry.record.leader_epoch, query.max_leader_epoch)
-                    return entry.record
-                return self._read(segment, keys.reader, entry.offset, query)
+                return self._find_row(segment, keys.index, keys.reader, key_hash, query)
+            except _LostIndexError as lost:
+                index = self._build(segment, keys.reader, lost.error)
+                return self._find_row(segment, index, keys.reader, key_hash, query)
         assert keys.map is not None
         for offset in keys.map.offsets(key_hash, segment.start_offset, query.end_offset):
             found = self._read(segment, keys.reader, offset, query)
@@ -207,11 +203,45 @@ class KeyLookup(LogCache):
                 return found
         return None
 
+    def _find_row(
+        self,
+        segment: _Segment,
+        index: KeyIndex,
+        reader: SegmentReader,
+        key_hash: int,
+        query: KeyQuery,
+    ) -> LogBatch | None:
+        """Return the newest record of a key in a Parquet segment.
+
+        It has no records of aborted transactions.
+        """
+        for row in _rows(index, key_hash):
+            try:
+                offset, record = reader.read_row(row, index.tables.pages)
+            finally:
+                self._directory.check_unchanged(reader, segment.tail.observed_ms)
+            if offset < segment.start_offset:
+                break
+            if offset < query.end_offset and record.column("key")[0].as_py() == query.key:
+                _forget_ranges(reader)
+                leader_epoch, timestamp_type = index.run_of(row)
+                _check_epoch(leader_epoch, query.max_leader_epoch)
+                return LogBatch(
+                    offset,
+                    record,
+                    timestamp_type,
+                    leader_epoch,
+                    is_control=False,
+                    segment_base_offset=segment.name.base_offset,
+                    stored_bytes=int(record.nbytes),
+                )
+        _forget_ranges(reader)
+        return None
+
     def _read(
-        self, segment: _Segment, reader: SegmentReader | None, offset: int, query: KeyQuery
+        self, segment: _Segment, reader: SegmentReader, offset: int, query: KeyQuery
     ) -> LogBatch | None:
         """Return the record at an offset if it is one of the key that counts."""
-        reader = reader or segment.open()
         batches = read_segment(
             self._directory,
             reader,
@@ -231,33 +261,46 @@ class KeyLookup(LogCache):
         return found
 
     def _open(self, segment: _Segment, query: KeyQuery) -> SegmentKeys:
-        """Read the directory of a segment's key index; without an index, read all keys."""
+        """Read the tables of a segment's key index; without an index, read all keys."""
         name, directory = segment.name, self._directory
         reader = segment.open()
-        if not (name.is_parquet and name.is_compacted):
-            return self._scan(segment, reader, query, None)
+        if not name.is_parquet:
+            return self._scan(segment, reader, query)
         try:
-            index = KeyIndex(directory.store, directory.path, name, reader.append_id)
+            index = KeyIndex.open(directory.store, directory.path, name, reader.append_id)
         except (NotFoundError, ValueError) as error:
-            return self._scan(segment, reader, query, error)
-        keys = SegmentKeys(index)
+            index = self._build(segment, reader, error)
+        keys = SegmentKeys(index, None, reader)
         self._keep(segment, keys)
         return keys
 
-    def _scan(
-        self, segment: _Segment, reader: SegmentReader, query: KeyQuery, error: Exception | None
-    ) -> SegmentKeys:
-        """Read all keys of a segment.
+    def _build(self, segment: _Segment, reader: SegmentReader, error: Exception) -> KeyIndex:
+        """Read all keys of a Parquet segment, and keep an index of them in memory.
 
         Args:
             segment: the segment.
             reader: its reader.
-            query: the look-up that needs them.
-            error: the reason why its key index cannot be used; None if it should have none.
+            error: the reason why its key index cannot be used.
         """
         directory = self._directory
+        with KeyIndexWriter(memory_bytes=math.inf) as writer:
+            try:
+                writer.add_segment(reader)
+                data = writer.build(reader.append_id, reader.find_pages())
+            finally:
+                directory.check_unchanged(reader, segment.tail.observed_ms)
+            if writer.row_count >= MIN_INDEXED_RECORDS:
+                directory.suppressed.add("key index", directory.path, error)
+            _log.debug("%s: read %d keys", reader.path, writer.record_count)
+        _forget_ranges(reader)
+        index = KeyIndex.of_buffer(data)
+        self._keep(segment, SegmentKeys(index, None, reader))
+        return index
+
+    def _scan(self, segment: _Segment, reader: SegmentReader, query: KeyQuery) -> SegmentKeys:
+        """Read all keys of an Arrow segment."""
         batches = read_segment(
-            directory,
+            self._directory,
             reader,
             reader.base_offset,
             None,
@@ -268,8 +311,6 @@ class KeyLookup(LogCache):
         keys = SegmentKeys(None, KeyMap.of_batches(segment.name.base_offset, batches), reader)
         assert keys.map is not None
         _log.debug("%s: read %d keys", reader.path, keys.map.record_count)
-        if error is not None and keys.map.record_count >= MIN_INDEXED_RECORDS:
-            directory.suppressed.add("key index", directory.path, error)
         _forget_ranges(reader)
         self._keep(segment, keys)
         return keys
@@ -342,6 +383,26 @@ class _Segment(NamedTuple):
         if reader is None:
             raise NotFoundError(f"{self.name.file_name} is not part of the log any more")
         return reader
+
+
+class _LostIndexError(Exception):
+    """A key index cannot be read any more.
+
+    Attributes:
+        error: the reason.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _rows(index: KeyIndex, key_hash: int) -> Iterator[int]:
+    """Yield the rows that an index gives for a hash, the newest first."""
+    try:
+        yield from index.rows(key_hash)
+    except (NotFoundError, ValueError) as error:
+        raise _LostIndexError(error) from error
 
 
 def _forget_ranges(reader: SegmentReader) -> None:

@@ -5,10 +5,14 @@ from .file_deletion import delete_found as delete_found
 from .file_deletion import delete_segments as delete_segments
 from .file_deletion import find_deletable as find_deletable
 from .file_deletion import is_evidence_of_truncation as is_evidence_of_truncation
+from .key_indexes import IndexedParquetWriter as IndexedParquetWriter
+from .key_indexes import build_key_index as build_key_index
+from .key_indexes import put_indexes as put_indexes
 from .merge_policy import MergeCandidate as MergeCandidate
 from .merge_policy import MergePolicy as MergePolicy
 from .merge_policy import candidates_of_summaries as candidates_of_summaries
 from .merge_policy import candidates_of_view as candidates_of_view
+from .merge_policy import segment_span_us as segment_span_us
 from .merger import KEEP_COMPRESSION as KEEP_COMPRESSION
 from .merger import REWRITE_POOL as REWRITE_POOL
 from .merger import compression_of as compression_of
@@ -16,4 +20,3 @@ from .merger import join_batches as join_batches
 from .merger import live_batches as live_batches
 from .merger import merge as merge
 from .merger import moderate_batches as moderate_batches
-from .merger import parquet_writer as parquet_writer

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
+from spark_log.config import TopicConfig
 from spark_log.log.directory import LogView
 from spark_log.log.files import MAX_MERGE_GENERATION
 from spark_log.log.segment import MAX_SEGMENT_RECORDS, SegmentSummary
@@ -91,13 +92,22 @@ def candidates_of_summaries(summaries: Sequence[SegmentSummary]) -> list[MergeCa
     return candidates
 
 
+def segment_span_us(config: TopicConfig) -> int | None:
+    """Return the longest time span of a merged segment, in microseconds; None for no limit.
+
+    ``segment.ms`` is the limit, so that retention by time can delete a segment as a whole. Without
+    retention by time, a limit would only leave many small files.
+    """
+    return None if config.retention_ms < 0 else config.segment_ms * 1000
+
+
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
     """The parameters by which segments are merged.
 
     Attributes:
         segment_bytes: ``segment.bytes``.
-        segment_us: ``segment.ms``, in microseconds.
+        segment_us: the longest time span of a merged segment, in microseconds; None for no limit.
         fan_in: minimum number of segments of one generation in a merge.
         most_bytes: maximum size of one merge; None for ``segment_bytes``.
         finishes: whether two segments are enough for a merge that cannot grow any more.
@@ -106,7 +116,7 @@ class MergePolicy:
     """
 
     segment_bytes: int
-    segment_us: int
+    segment_us: int | None
     fan_in: int
     most_bytes: int | None = None
     finishes: bool = True
@@ -134,18 +144,21 @@ class MergePolicy:
     def conversions(self, candidates: Sequence[MergeCandidate]) -> list[range]:
         """Return the runs of segments to write as Parquet, whatever their size and generation.
 
-        Together they have all segments that are neither Parquet files nor compacted.
+        Together they have all segments that are no Parquet files. A compacted one is a run of its
+        own.
         """
-        apart = [
-            index
-            for index, each in enumerate(candidates)
-            if each.is_parquet or each.generation > MAX_MERGE_GENERATION
-        ]
+
+        def kind(index: int) -> tuple[bool, int]:
+            each = candidates[index]
+            is_compacted = each.generation > MAX_MERGE_GENERATION
+            return each.is_parquet, index if is_compacted else -1
+
         return [
             chunk
-            for before, behind in pairwise([-1, *apart, len(candidates)])
-            if behind - before > 1
-            for chunk, _ in self._chunks(candidates, range(before + 1, behind))
+            for (is_parquet, _), stretch in groupby(range(len(candidates)), key=kind)
+            if not is_parquet
+            for indexes in [list(stretch)]
+            for chunk, _ in self._chunks(candidates, range(indexes[0], indexes[-1] + 1))
         ]
 
     def _is_done(self, candidate: MergeCandidate) -> bool:
@@ -188,7 +201,11 @@ class MergePolicy:
             <= min(self.most_bytes or self.segment_bytes, self.segment_bytes)
             and count < max(_MAX_SEGMENTS, self.fan_in)
             and each.end_offset - first.base_offset < MAX_SEGMENT_RECORDS
-            and (total < _SMALL_BYTES or each.last_us - first_us <= self.segment_us)
+            and (
+                self.segment_us is None
+                or total < _SMALL_BYTES
+                or each.last_us - first_us <= self.segment_us
+            )
         )
 
     def _is_worth_it(

@@ -22,12 +22,12 @@ from spark_log.errors import (
     AlreadyExistsError,
     CorruptRecordError,
     NotFoundError,
-    StorageError,
 )
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.rewrite.aborted_batches import without_aborted
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
+from spark_log.log.rewrite.key_indexes import IndexedParquetWriter, put_indexes
 from spark_log.log.rewrite.split_batches import split_batches
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
@@ -39,7 +39,6 @@ from spark_log.log.segment import (
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
 if TYPE_CHECKING:
-    from spark_log.log.segment import ParquetSegmentWriter
     from spark_log.values import TypedValues
 
 _log = logging.getLogger(__name__)
@@ -81,7 +80,8 @@ def merge(
     Any number of merges may run at once: merged segments that overlap have the same records, except
     those of aborted transactions. For this reason a merge never includes a compacted segment, and a
     compacted segment always takes precedence over a merged one (ADR 16). The first batch is merged
-    as a whole, even if the log start offset is inside of it. Memory: one joined Arrow batch, up to
+    as a whole, even if the log start offset is inside of it; if another file replaces its first
+    part, only the rest of it is merged. Memory: one joined Arrow batch, up to
     64 KiB for each segment, and 32 MiB of mapped files.
 
     Args:
@@ -124,7 +124,8 @@ def merge(
         raise _rewritten_error(segments[-1].file.path)
     if readers[-1][1].end_offset > end_offset:  # in the middle of a batch, perhaps
         raise _rewritten_error(readers[-1][1].path)
-    base_offset = first_base_offset(readers[0][1], start_offset)
+    is_log_start = start_offset == view.log_start_offset
+    base_offset = first_base_offset(readers[0][1], start_offset) if is_log_start else start_offset
     readers[0] = base_offset, readers[0][1]
     name = SegmentName(
         base_offset,
@@ -133,9 +134,9 @@ def merge(
         is_parquet=to_parquet is not None,
     )
     with_offsets = name.is_parquet or any(reader.has_gaps for _, reader in readers)
-    writer: SegmentWriter | ParquetSegmentWriter
+    writer: SegmentWriter | IndexedParquetWriter
     if name.is_parquet:
-        writer = parquet_writer(directory, name, typed)
+        writer = IndexedParquetWriter(directory, name, typed)
     else:
         writer = SegmentWriter(
             directory.store,
@@ -171,10 +172,7 @@ def merge(
         except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
             directory.store.sync(path)
         else:
-            # An index is derived: readers work without it.
-            with directory.suppressed.suppress("index", directory.path, StorageError):
-                for derived, data in segment.derived_files(name):
-                    directory.store.put(directory.file_path(derived), data, sync=False)
+            put_indexes(directory, name, writer, segment)
     finally:
         writer.discard()
     _log.debug(
@@ -193,37 +191,6 @@ def merge(
         size_bytes=segment.size_bytes,
         min_timestamp_us=segment.min_timestamp_us,
         max_timestamp_us=segment.max_timestamp_us,
-    )
-
-
-def parquet_writer(
-    directory: PartitionDirectory,
-    name: SegmentName,
-    typed: TypedValues | None = None,
-    compaction_id: str | None = None,
-) -> ParquetSegmentWriter:
-    """Return a writer of a Parquet segment.
-
-    Args:
-        directory: the partition's directory.
-        name: the segment's name.
-        typed: the topic's typed columns; None if it has none.
-        compaction_id: random id of the compaction that writes it; None for a merge.
-
-    Raises:
-        StorageError: the segment cannot be staged.
-    """
-    # Late: clients without tables start without it.
-    from spark_log.log.segment import ParquetSegmentWriter
-
-    return ParquetSegmentWriter(
-        directory.store,
-        directory.path,
-        topic_id=directory.topic_id,
-        partition=directory.partition,
-        name=name,
-        compaction_id=compaction_id,
-        typed=typed,
     )
 
 

@@ -3,11 +3,15 @@ from .batch_append import consecutive_batches as consecutive_batches
 from .fetched_records import FetchedRecords as FetchedRecords
 from .file import TAIL_BYTES as TAIL_BYTES
 from .file import WHOLE_BYTES as WHOLE_BYTES
+from .file import ColumnStatistics as ColumnStatistics
+from .file import LeftOutColumns as LeftOutColumns
+from .file import RowStatistics as RowStatistics
 from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder
 from .log_batch import IsAborted as IsAborted
 from .log_batch import LogBatch as LogBatch
 from .offset_index import OffsetIndex as OffsetIndex
+from .parquet import PAGE_DTYPE as PAGE_DTYPE
 from .parquet import ParquetSegmentWriter as ParquetSegmentWriter
 from .reader import SegmentReader as SegmentReader
 from .staged_copies import StagedCopies as StagedCopies

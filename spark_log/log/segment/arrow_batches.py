@@ -21,6 +21,7 @@ from spark_log.record import (
     ints_of,
     unpack_headers,
 )
+from spark_log.util import one_line
 
 
 class BatchHeaders(NamedTuple):
@@ -207,7 +208,8 @@ class ArrowBatches:
             # In full: all code below, and every user, trusts the offsets inside the buffers.
             records.validate(full=True)
         except (ValueError, OSError, pa.ArrowException) as error:
-            raise self.corrupt(f"the record batch cannot be decoded: {error}", ordinal) from None
+            reason = f"the record batch cannot be decoded: {one_line(error)}"
+            raise self.corrupt(reason, ordinal) from None
         if sum(header.record_count for header in headers) != records.num_rows:
             raise self.corrupt("the batch headers do not cover the rows", ordinal)
         if self.has_deltas:

@@ -7,7 +7,7 @@ message in front of it), and decoded batches. They differ in the reads that this
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import ClassVar, Final, NamedTuple
 
@@ -70,6 +70,9 @@ class RowStatistics(NamedTuple):
         max_offset: the last offset.
         min_timestamp_us: the smallest timestamp, microseconds since the epoch.
         max_timestamp_us: the largest timestamp.
+        uncompressed_bytes: size of the row groups before compression.
+        typed_columns: identifies the typed columns, and how values are left out because of them.
+            Two files with the same records and the same text have the same rows. Empty without.
     """
 
     num_rows: int = 0
@@ -77,6 +80,42 @@ class RowStatistics(NamedTuple):
     max_offset: int = -1
     min_timestamp_us: int = -1
     max_timestamp_us: int = -1
+    uncompressed_bytes: int = 0
+    typed_columns: str = ""
+
+
+class ColumnStatistics(NamedTuple):
+    """The statistics of a typed column in a whole Parquet file.
+
+    Attributes:
+        path: the name of the column; for a field of a STRUCT, those of all that contain it, too.
+        kind: its type.
+        null_count: number of rows without a value.
+        least: the smallest value: a bool, an int (days of a date, microseconds of a timestamp, the
+            digits of a decimal), a float, or the bytes of a string. None if it is not known, and if
+            there is no value. NaN is left out.
+        most: the largest value, as ``least``.
+        has_nan: whether a value is NaN.
+    """
+
+    path: tuple[str, ...]
+    kind: pa.DataType
+    null_count: int
+    least: int | float | bytes | None
+    most: int | float | bytes | None
+    has_nan: bool = False
+
+
+class LeftOutColumns(NamedTuple):
+    """The columns that give back the values which a Parquet file leaves out.
+
+    Attributes:
+        schema: the columns.
+        give_back: returns the values of some rows; gets the stored values, and the columns.
+    """
+
+    schema: pa.Schema
+    give_back: Callable[[pa.Array, Mapping[str, pa.Array]], pa.Array]
 
 
 class SegmentFile(ABC):
@@ -161,6 +200,35 @@ class SegmentFile(ABC):
 
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of all rows; only a Parquet file has them."""
+        raise NotImplementedError
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        """Return the statistics of the typed columns; only a Parquet file has them."""
+        raise NotImplementedError
+
+    @property
+    def left_out(self) -> LeftOutColumns | None:
+        """The columns of values that a Parquet file leaves out; None if it has all values."""
+        return None
+
+    def find_pages(self) -> np.ndarray:
+        """Return the pages of a Parquet file, for `read_row` (`parquet.pages.PAGE_DTYPE`).
+
+        Raises:
+            ValueError: the page index is damaged.
+        """
+        raise NotImplementedError
+
+    def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:
+        """Return a row of a Parquet file: its offset delta, and the columns of `RECORD_SCHEMA`.
+
+        Args:
+            row: the row's number; control records are not counted.
+            pages: the array that `find_pages` returned.
+
+        Raises:
+            ValueError, OSError, pa.ArrowException: the file is damaged.
+        """
         raise NotImplementedError
 
     def messages_in_order(self, first: int) -> Iterator[int]:

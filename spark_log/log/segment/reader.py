@@ -20,7 +20,12 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
 from spark_log.log.segment.batch_pruning import BatchPruning
-from spark_log.log.segment.file import RowStatistics, open_segment_file
+from spark_log.log.segment.file import (
+    ColumnStatistics,
+    LeftOutColumns,
+    RowStatistics,
+    open_segment_file,
+)
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
 from spark_log.record import (
     FORMAT_VERSION,
@@ -33,7 +38,7 @@ from spark_log.record import (
     times_us_of,
 )
 from spark_log.storage import Store
-from spark_log.util import IN_PROCESS, SuppressedErrors, lazy
+from spark_log.util import IN_PROCESS, SuppressedErrors, lazy, one_line
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -144,7 +149,12 @@ class SegmentReader:
 
         `read` returns them. Other readers of the file find nulls.
         """
-        return b"spark_log.value_encoding" in self._schema_metadata
+        return self._file.left_out is not None
+
+    @property
+    def left_out(self) -> LeftOutColumns | None:
+        """Columns of the values that a Parquet segment leaves out; None if it has all values."""
+        return self._file.left_out
 
     def timestamp_type_ranges(self) -> list[tuple[int, int, int]]:
         """Return the offset ranges in which all records have one timestamp type. Reads all headers.
@@ -184,6 +194,13 @@ class SegmentReader:
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of the rows of a Parquet segment, from its footer."""
         return self._file.row_statistics()
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        """Return the statistics of the typed columns of a Parquet segment, from its footer.
+
+        Floating-point columns of values that may have NaN are read.
+        """
+        return self._file.column_statistics()
 
     @property
     def size_bytes(self) -> int:
@@ -299,6 +316,50 @@ class SegmentReader:
         records = self._batches.decoder(names, check=check_crcs, each_batch=True)(ordinal)
         return self.headers(ordinal), records
 
+    def read_keys(self, ordinal: int) -> tuple[tuple[BatchHeader, ...], pa.Array]:
+        """Return headers and keys of the ``ordinal``-th Arrow batch, control records included.
+
+        Raises:
+            CorruptRecordError: the batch is damaged; has file and position.
+        """
+        records = self._batches.decoder(["key"], check=True)(ordinal)
+        return self.headers(ordinal), records.column("key")
+
+    def find_pages(self) -> np.ndarray:
+        """Return the pages of a Parquet segment, for `read_row`.
+
+        On an object store this may take one request for each column chunk, if the footer is large.
+
+        Raises:
+            CorruptRecordError: the page index is damaged.
+        """
+        try:
+            return self._file.find_pages()
+        except ValueError as error:
+            raise self._corrupt(f"its page index cannot be read: {error}") from None
+
+    def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:
+        """Return the offset and the columns of a row of a Parquet segment, by few pages.
+
+        The checksums of the pages are checked, those of batches and columns are not: they cover
+        whole row groups.
+
+        Args:
+            row: the row's number; control records are not counted.
+            pages: what `find_pages` returned.
+
+        Returns:
+            The offset, and a batch of one row with the columns of `RECORD_SCHEMA`.
+
+        Raises:
+            CorruptRecordError: a page is damaged.
+        """
+        try:
+            delta, record = self._file.read_row(row, pages)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._corrupt(f"row {row} cannot be read: {error}") from None
+        return self.base_offset + delta, record
+
     def problem_for_others(self, ordinal: int) -> str | None:
         """Return the problem of the ``ordinal``-th Arrow batch that only other programs would meet.
 
@@ -307,7 +368,7 @@ class SegmentReader:
         try:
             return self._file.problem_for_others(ordinal)
         except (ValueError, OSError, pa.ArrowException) as error:
-            return f"cannot be decoded: {error}"
+            return f"cannot be decoded: {one_line(error)}"
 
     def forget(self) -> None:
         """Release the memory of data that was read. It is read again if it is needed."""

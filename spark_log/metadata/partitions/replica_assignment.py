@@ -32,10 +32,16 @@ def validate_replica_assignment(
         The replicas of each partition, in the order of partitions.
 
     Raises:
-        InvalidReplicaAssignmentError: there is no partition, or their numbers have a gap; a
+        InvalidReplicaAssignmentError: it is no mapping to lists; there is no partition, or their
+            numbers have a gap; a
             partition has no replica, another number of them than the other partitions, a broker
             twice, a broker that is not registered, or only fenced ones.
     """
+    if not isinstance(assignment, Mapping):
+        raise InvalidReplicaAssignmentError(
+            f"replicas are assigned by {assignment!r}, a {type(assignment).__name__}; give a dict "
+            f"from each partition to the ids of its brokers, such as {{0: [0, 1], 1: [1, 0]}}"
+        )
     fenced = dict(sorted((broker.broker_id, broker.fenced) for broker in brokers))
     expected = range(first_partition, first_partition + len(assignment))
     if not assignment or set(assignment) != set(expected):
@@ -58,9 +64,11 @@ def validate_replica_assignment(
 
 
 def _check_brokers(partition: int, replicas: Sequence[int], fenced: Mapping[int, bool]) -> None:
-    if not replicas:
+    if isinstance(replicas, str | bytes) or not isinstance(replicas, Sequence):
+        why = f"its replicas are {replicas!r}; give a list of brokers' ids, such as [0, 1]"
+    elif not replicas:
         why = "no replica is assigned; give the ids of its brokers, the preferred leader first"
-    elif unknown := [broker for broker in replicas if broker not in fenced]:
+    elif unknown := [broker for broker in replicas if broker not in tuple(fenced)]:
         why = f"broker {unknown[0]!r} is not registered; registered are {list(fenced)}"
     elif twice := [broker for broker in replicas if replicas.count(broker) > 1]:
         why = f"broker {twice[0]} is assigned twice; give each broker at most one replica"

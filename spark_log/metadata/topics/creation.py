@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
@@ -51,7 +51,7 @@ def validate_new_topic(topic: NewTopic) -> None:
     validate_topic_name(topic.name)
     count = topic.num_partitions
     assignment = topic.replica_assignment
-    if assignment is not None:
+    if isinstance(assignment, Mapping):  # anything else is refused with the brokers
         if count not in (1, len(assignment)):
             raise InvalidReplicaAssignmentError(
                 f"topic {topic.name!r}: {_partitions(count)}, but replicas are assigned to "
@@ -147,6 +147,11 @@ def partition_records(
             replication_factor=factor,
             random=Random(f"{topic.topic_id}-{has}"),
             existing=existing,
+        )
+    elif not isinstance(assignments, Sequence):
+        raise InvalidReplicaAssignmentError(
+            f"topic {topic.name!r}: replicas are assigned by {assignments!r}; give one list of "
+            f"brokers' ids for each new partition, such as [[0, 1], [1, 0]]"
         )
     elif len(assignments) != total_count - has:
         raise InvalidReplicaAssignmentError(

@@ -233,7 +233,7 @@ class TestReplay:
 
     def test_a_newer_version_asks_for_an_upgrade(self):
         with pytest.raises(CorruptRecordError, match="upgrade"):
-            from_json(b'{"type":"GroupRecord","version":2,"data":{}}')
+            from_json(b'{"type":"GroupRecord","version":3,"data":{}}')
 
 
 def test_the_generation_can_be_raised_and_not_lowered():

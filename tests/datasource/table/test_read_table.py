@@ -1,5 +1,7 @@
 """`read_table`: the rows of table and log as one DataFrame, exactly."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.compute as pc
@@ -99,6 +101,33 @@ class TestRows:
         check(frame, table)
         check(frame, table)
         check(read_table(spark, filled, TOPIC), expected(filled))
+
+    def test_have_what_is_acknowledged_at_once(self, spark, root):
+        """While another process converts and commits all the time."""
+        stopped = threading.Event()
+
+        def clean_until_stopped():
+            cleanings = 0
+            while not stopped.is_set():
+                clean(root)
+                cleanings += 1
+            return cleanings
+
+        with Producer(root, linger_ms=0) as producer, ThreadPoolExecutor(1) as threads:
+            cleaner = threads.submit(clean_until_stopped)
+            try:
+                sent = []
+                for number in range(8):
+                    value = b"%d" % number
+                    metadata = producer.send(TOPIC, value, partition=number % 2).result()
+                    sent.append((number % 2, metadata.offset, value))
+                    frame = read_table(spark, root, TOPIC)
+                    rows = rows_of(frame.select("partition", "offset", "value")).to_pylist()
+                    assert [tuple(row.values()) for row in rows] == sorted(sent)
+            finally:
+                stopped.set()
+            assert cleaner.result() > 1
+        assert version_of(Cluster(root)).number > 1
 
     def test_without_a_table_are_those_of_the_log(self, spark, root):
         fill(root, 0, 100)
@@ -364,3 +393,30 @@ class TestStream:
             clean(filled)
         write.start(str(tmp_path / "copy")).awaitTermination()
         check(spark.read.parquet(str(tmp_path / "copy")), expected(filled))
+
+    def test_goes_on_where_a_table_was_read_to(self, spark, tmp_path):
+        root = str(tmp_path / "log")
+        settings = {"table.format": "delta", "retention.ms": "-1"}
+        Admin(root).create_topics([NewTopic("flights", 2, topic_configs=settings)])
+
+        def send(first):
+            with Producer(root) as producer:
+                for number in range(first, first + 40):
+                    producer.send("flights", b"%d" % number, partition=number % 2)
+
+        send(0)
+        clean(root)
+        send(40)  # behind the table's end
+        names = {"spark": spark}
+        exec(block("docs/spark.md", "ending_offsets=ends").replace("/data/log", root), names)
+        send(80)
+        clean(root)  # what the stream begins with is Parquet now
+        copy, checkpoint = str(tmp_path / "copy"), str(tmp_path / "checkpoint")
+        write = names["live"].writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        write.trigger(availableNow=True).start(copy).awaitTermination()
+        past, live = (
+            [int(row.value) for row in frame.collect()]
+            for frame in (names["past"], spark.read.parquet(copy))
+        )
+        assert (len(past), len(live)) == (80, 40)
+        assert sorted(past + live) == list(range(120))

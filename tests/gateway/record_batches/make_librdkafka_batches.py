@@ -30,8 +30,16 @@ def main() -> None:
             }
         )
         for key, value, _, time_ms in MANY:
-            headers = [("n", value[-1:]), ("none", None)] if key is None else None
-            producer.produce("topic", value, key, partition=0, timestamp=time_ms, headers=headers)
+            assert value is not None
+            headers: list[tuple[str, str | bytes | None]] = [("n", value[-1:]), ("none", None)]
+            producer.produce(
+                "topic",
+                value,
+                key,
+                partition=0,
+                timestamp=time_ms,
+                headers=None if key else headers,
+            )
         producer.flush()
         (broker,) = producer.list_topics().brokers.values()
         data = fetched(broker.port)

@@ -43,7 +43,7 @@ def test_a_batch_of_librdkafka_is_read(compression, codec):
     (batch,) = split(data, max_batches=1)
     assert (batch.base_sequence, batch.record_count) == (0, len(MANY))
     expected = [
-        (key, value, None if key else [("n", value[-1:]), ("none", None)], time)
+        (key, value, None if key else [("n", (value or b"")[-1:]), ("none", None)], time)
         for key, value, _, time in MANY
     ]
     assert decoded(data, codec) == expected

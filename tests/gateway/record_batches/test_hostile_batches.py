@@ -17,7 +17,7 @@ from spark_log.gateway.record_batches import (
     split,
     to_arrow_with_offsets,
 )
-from tests.gateway.record_batches.kafka_records import BYTES, EDGE_CASES, MANY
+from tests.gateway.record_batches.kafka_records import BYTES, EDGE_CASES, MANY, Row
 from tests.gateway.record_batches.rows import arrow, rows_of
 
 CODECS = [NUMPY_CODEC, *([native] if (native := native_codec()) else [])]
@@ -129,8 +129,8 @@ def test_random_bytes_as_batches_and_as_message_sets(data):
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_a_record_with_very_many_headers(codec):
-    headers = [("a", b"1")] * 200_000
-    rows = [*MANY[:40], (b"k", b"v", headers, 1), *[(b"k", None, headers[:50], 2)] * 40]
+    headers: list[tuple[str, bytes | None]] = [("a", b"1")] * 200_000
+    rows: list[Row] = [*MANY[:40], (b"k", b"v", headers, 1), *[(b"k", None, headers[:50], 2)] * 40]
     data = from_arrow(arrow(rows), base_offset=0, target=BatchTarget(), codec=codec)
     records, _ = to_arrow_with_offsets(
         split(data, max_batches=1), max_uncompressed_bytes=1 << 24, codec=codec

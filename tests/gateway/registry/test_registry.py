@@ -191,6 +191,7 @@ def test_the_rack_is_in_the_client_id(client_id, rack):
 
 def test_a_record_is_read_as_it_was_written():
     record = Registry().register(RegisteredGateway(-1, "i", "h", 9092, "r"))
+    assert record is not None
     (found,) = (
         Registry().replay(type(record).model_validate_json(record.model_dump_json())).gateways
     )

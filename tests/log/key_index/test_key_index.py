@@ -1,7 +1,8 @@
-"""The key index of a segment: written in bounded memory, damaged, and asked for any key."""
+"""The key index of a segment: built in bounded memory, damaged, and asked for any key."""
 
 import uuid
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -10,37 +11,30 @@ from hypothesis import strategies as st
 from spark_log.errors import NotFoundError
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.key_index import format as key_index_format
-from spark_log.log.key_index import rows as rows_module
 from spark_log.log.key_index import writer as key_index_writer
-from spark_log.log.key_index.format import MAX_STORED_BYTES
+from spark_log.log.key_index.format import pack, unpack, unpack_one
 from spark_log.log.key_index.reader import KeyIndex
 from spark_log.log.key_index.writer import KeyIndexWriter
+from spark_log.log.segment import PAGE_DTYPE
 from spark_log.record import murmur2_of_key, murmur2_of_keys
 from spark_log.record.batch_header import BatchHeader
-from spark_log.record.schema import OFFSET_DELTA_FIELD
 from spark_log.storage.memory import MemoryStore
 from tests.log.support import DIRECTORY, HookedStore
-from tests.record.samples import header_of, headers, record_batch, row, rows_of
+from tests.record.samples import header_of, row
 
-BASE = 1_000
-NAME = SegmentName(BASE, BASE + 9_999, 1_000_001, is_parquet=True)
+NAME = SegmentName(1_000, 10_999, 1_000_001, is_parquet=True)
 PATH = f"{DIRECTORY}/{NAME.key_index}"
+PAGES = np.array([(2, 0, 0, 10, 4, 100), (2, 0, 10, 7, 104, 90)], PAGE_DTYPE)
 
-segment_rows = st.fixed_dictionaries(
-    {
-        "key": st.none() | st.sampled_from([b"", b"a", b"b"]) | st.binary(max_size=3),
-        "value": st.none() | st.binary(max_size=9) | st.just(b"x" * (MAX_STORED_BYTES + 1)),
-        "headers": headers,
-        "timestamp": st.integers(0, 2**40),
-    }
-)
-segments = st.lists(st.lists(segment_rows, min_size=1, max_size=8), min_size=1, max_size=5)
+some_keys = st.none() | st.sampled_from([b"", b"a", b"b"]) | st.binary(max_size=3)
+segments = st.lists(st.lists(some_keys, min_size=1, max_size=8), min_size=1, max_size=5)
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Blocks of one hash, and temporary files for each batch."""
-    monkeypatch.setattr(key_index_writer, "BLOCK_BYTES", 1)
+    """Blocks of two entries, and temporary files for each batch."""
+    for module in (key_index_format, key_index_writer):
+        monkeypatch.setattr(module, "BLOCK_ROWS", 2)
     monkeypatch.setattr(key_index_writer, "_SPREAD_BYTES", 1)
 
 
@@ -48,147 +42,155 @@ def new_store():
     return MemoryStore(uuid.uuid4().hex)
 
 
-def add(writer, rows, first, **fields):
-    """Add one batch of consecutive offsets."""
-    deltas = pa.array(range(first, first + len(rows)), pa.int32())
-    records = record_batch(rows).append_column(OFFSET_DELTA_FIELD, deltas)
-    last = first + len(rows) - 1
-    header = header_of(rows, base_offset_delta=first, last_offset_delta=last, **fields)
-    writer.add(records, [header])
+def add(writer, keys, **fields):
+    writer.add(pa.array(keys, pa.binary()), [header_of([row(key=key) for key in keys], **fields)])
 
 
-def write(batches, store=None, *, append_id="one", **options):
-    """Write the index of batches; return the store."""
-    store = store or new_store()
-    writer = KeyIndexWriter(store, DIRECTORY, NAME, **{"min_records": 0, **options})
-    first = 0
-    for rows in batches:
-        add(writer, rows, first)
-        first += len(rows)
-    assert writer.put(append_id)
+def put(writer, append_id="one", pages=PAGES):
+    store = new_store()
+    writer.put(store, DIRECTORY, NAME, append_id, pages)
     writer.discard()
     return store
 
 
+def write(batches, append_id="one", **options):
+    """Write the index of batches of keys; return the store."""
+    writer = KeyIndexWriter(**options)
+    for keys in batches:
+        add(writer, keys)
+    return put(writer, append_id)
+
+
 def index_of(store, append_id="one"):
-    return KeyIndex(store, DIRECTORY, NAME, append_id)
+    return KeyIndex.open(store, DIRECTORY, NAME, append_id)
 
 
-def find(index, key, start_offset=0):
-    return index.find(key, murmur2_of_key(key), start_offset)
+def rows(index, key):
+    return list(index.rows(murmur2_of_key(key)))
 
 
 class TestAnySegment:
-    @given(segments, st.sampled_from([1, 2**26]), st.booleans(), st.sampled_from([1, 32_768]))
-    def test_the_newest_record_of_each_key_is_found(self, batches, memory, is_mapped, block):
+    @given(segments, st.sampled_from([1, 2**26]), st.booleans(), st.sampled_from([1, 3, 2_048]))
+    def test_all_rows_of_each_key_are_found(self, batches, memory, is_mapped, block):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(key_index_writer, "BLOCK_BYTES", block)
+            for module in (key_index_format, key_index_writer):
+                patch.setattr(module, "BLOCK_ROWS", block)
             patch.setattr(key_index_writer, "_SPREAD_BYTES", 1)
             inner = write(batches, memory_bytes=memory)
-        index = index_of(HookedStore(inner, is_mapped=is_mapped))
-        rows = [each for batch in batches for each in batch]
-        last = {each["key"]: BASE + at for at, each in enumerate(rows) if each["key"] is not None}
-        assert index.record_count == sum(each["key"] is not None for each in rows)
-        for key, offset in last.items():
-            entry = find(index, key, BASE)
-            assert entry.offset == offset
-            if entry.record is None:
-                assert len(rows[offset - BASE]["value"]) > MAX_STORED_BYTES
-            else:
-                assert rows_of(entry.record.records) == [rows[offset - BASE]]
-                assert entry.record.offsets().tolist() == [offset]
-            assert find(index, key, offset + 1) is None
-        assert find(index, b"never written") is None
+            index = index_of(HookedStore(inner, is_mapped=is_mapped))
+            keys = [each for batch in batches for each in batch]
+            assert (index.row_count, index.record_count) == (
+                len(keys),
+                sum(key is not None for key in keys),
+            )
+            for key in {key for key in keys if key is not None}:
+                found = rows(index, key)
+                assert found == sorted(found, reverse=True)
+                same = murmur2_of_key(key)
+                assert found == [
+                    at
+                    for at, each in reversed(list(enumerate(keys)))
+                    if each is not None and murmur2_of_key(each) == same
+                ]
+            assert rows(index, b"never written") == []
+            assert np.array_equal(index.tables.pages, PAGES)
+
+    @given(st.lists(st.integers(0, 2**20 - 1), min_size=1), st.integers(20, 32))
+    def test_packed_numbers_are_read_again(self, numbers, bits):
+        data = pack(np.array(numbers, np.uint32), bits)
+        assert unpack(data, len(numbers), bits).tolist() == numbers
+        assert [unpack_one(data, at, bits) for at in range(len(numbers))] == numbers
 
 
-class TestRows:
-    def test_keys_with_one_hash_are_told_apart(self, small, monkeypatch):
-        def same(keys):
-            return murmur2_of_keys(keys) * 0 + 7
-
-        monkeypatch.setattr(rows_module, "murmur2_of_keys", same)
-        rows = [row(b"%d" % at, key=b"key-%d" % at) for at in range(50)]
-        index = index_of(write([rows[:30], rows[30:]]))
-        for at in range(50):
-            entry = index.find(b"key-%d" % at, 7, 0)
-            assert entry.record.records.column("value").to_pylist() == [b"%d" % at]
-        assert index.find(b"key-50", 7, 0) is None
+class TestEntries:
+    def test_rows_of_one_hash_in_many_blocks_are_found(self, small):
+        index = index_of(write([[b"hot"] * 20, [b"other", b"hot"]], memory_bytes=1))
+        assert rows(index, b"hot") == [21, *range(19, -1, -1)]
+        assert rows(index, b"other") == [20]
 
     def test_control_records_and_null_keys_are_left_out(self):
-        store = new_store()
-        writer = KeyIndexWriter(store, DIRECTORY, NAME, min_records=0)
-        add(writer, [row(b"marker", key=b"k")], 0, attributes=BatchHeader.CONTROL_BIT)
-        add(writer, [row(b"value", key=None), row(b"value", key=b"other")], 1)
-        writer.put("one")
-        index = index_of(store)
-        assert (index.record_count, find(index, b"k")) == (1, None)
-        assert find(index, b"other").offset == BASE + 2
+        writer = KeyIndexWriter()
+        add(writer, [b"k"], attributes=BatchHeader.CONTROL_BIT)
+        add(writer, [None, b"other"])
+        index = index_of(put(writer))
+        assert (index.row_count, index.record_count) == (2, 1)
+        assert (rows(index, b"k"), rows(index, b"other")) == ([], [1])
 
     def test_epoch_and_kind_of_timestamp_are_those_of_the_batch(self):
-        store = new_store()
-        writer = KeyIndexWriter(store, DIRECTORY, NAME, min_records=0)
-        bit = BatchHeader.TIMESTAMP_TYPE_BIT
-        add(writer, [row(key=b"a")], 0, leader_epoch=3)
-        add(writer, [row(key=b"b")], 1, leader_epoch=4, attributes=bit)
-        writer.put("one")
-        found = [find(index_of(store), key).record for key in (b"a", b"b")]
-        assert [(each.leader_epoch, each.timestamp_type) for each in found] == [(3, 0), (4, 1)]
+        writer = KeyIndexWriter()
+        add(writer, [b"a", None], leader_epoch=3)
+        add(writer, [b"b"], leader_epoch=3)
+        add(writer, [b"c"], leader_epoch=4, attributes=BatchHeader.TIMESTAMP_TYPE_BIT)
+        index = index_of(put(writer))
+        assert [index.run_of(at) for at in range(4)] == [(3, 0), (3, 0), (3, 0), (4, 1)]
+        assert len(index.tables.runs) == 2
 
-    def test_a_small_segment_gets_no_index(self):
-        store = new_store()
-        writer = KeyIndexWriter(store, DIRECTORY, NAME)
-        add(writer, [row(key=b"a")], 0)
-        assert not writer.put("one")
-        with pytest.raises(NotFoundError):
-            index_of(store)
+    def test_a_segment_without_keys_has_an_index_without_blocks(self):
+        index = index_of(write([[None] * 5]))
+        assert (index.row_count, index.record_count, rows(index, b"")) == (5, 0, [])
 
-    def test_a_block_is_one_read(self):
-        rows = [row(b"v" * 100, key=b"%06d" % at) for at in range(20_000)]
-        store = HookedStore(write([rows]), is_mapped=False)
+    def test_a_block_is_one_read_and_the_index_is_small(self):
+        count = 40_000
+        store = HookedStore(write([[b"%06d" % at for at in range(count)]]), is_mapped=False)
         index = index_of(store)
-        assert len(store.calls) <= 2
-        store.calls.clear()
-        assert find(index, b"012345").offset == BASE + 12_345
         assert len(store.calls) == 1
+        store.calls.clear()
+        assert rows(index, b"012345") == [12_345]
+        assert len(store.calls) == 1
+        assert store.inner.head(PATH).size_bytes < 5 * count
+
+    def test_an_index_in_memory_is_that_of_storage(self):
+        keys = pa.array([b"%d" % at for at in range(5_000)])
+        writer = KeyIndexWriter()
+        writer.add(keys, [header_of([row()] * 5_000)])
+        index = KeyIndex.of_buffer(writer.build("one", PAGES))
+        assert rows(index, b"4321") == [4_321]
+        assert index.memory_bytes > 5_000 * 4
+        assert murmur2_of_keys(keys).size == index.record_count
 
 
 class TestDamage:
     def test_an_index_of_another_segment_is_refused(self):
-        store = write([[row(key=b"a")]])
+        store = write([[b"a"]])
         with pytest.raises(ValueError, match="of another segment"):
             index_of(store, "two")
 
     def test_each_damaged_byte_is_noticed(self):
-        rows = [row(b"value", key=b"key-%d" % at) for at in range(20)]
-        store = write([rows])
+        keys = [b"key-%d" % at for at in range(20)]
+        store = write([keys])
         whole = store.open_buffer(PATH).to_pybytes()
         for at in range(len(whole)):
             store.put(PATH, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
             with pytest.raises(ValueError, match=r".+"):
-                [find(index_of(store), b"key-%d" % key) for key in range(20)]
+                [rows(index_of(store), key) for key in keys]
 
-    def test_each_cut_is_noticed(self):
-        store = write([[row(key=b"a"), row(key=b"b")]])
+    @pytest.mark.parametrize("is_mapped", [True, False])
+    def test_each_cut_is_noticed(self, is_mapped):
+        store = write([[b"a", b"b"]])
         whole = store.open_buffer(PATH).to_pybytes()
         for end in range(len(whole)):
             store.put(PATH, whole[:end])
             with pytest.raises(ValueError, match=r".+"):
-                index_of(store)
+                index_of(HookedStore(store, is_mapped=is_mapped))
 
-    def test_a_later_version_is_refused(self, monkeypatch):
+    @pytest.mark.parametrize("version", [1, 3])
+    def test_another_version_is_refused(self, monkeypatch, version):
         with monkeypatch.context() as patch:
-            patch.setattr(key_index_format, "_VERSION", 2)
-            store = write([[row(key=b"a")]])
-        with pytest.raises(ValueError, match="version 2, expected 1"):
+            patch.setattr(key_index_format, "_VERSION", version)
+            store = write([[b"a"]])
+        with pytest.raises(ValueError, match=f"version {version}, expected 2"):
             index_of(store)
+
+    def test_a_missing_index_is_not_found(self):
+        with pytest.raises(NotFoundError):
+            index_of(new_store())
 
     def test_a_full_disk_for_temporary_files_costs_the_index_alone(self, monkeypatch, small):
         def full(schema, purpose):
             raise OSError("no space left")
 
         monkeypatch.setattr(key_index_writer, "TemporaryRows", full)
-        store = new_store()
-        writer = KeyIndexWriter(store, DIRECTORY, NAME, memory_bytes=1, min_records=0)
-        add(writer, [row(key=b"a")], 0)
+        writer = KeyIndexWriter(memory_bytes=1)
+        add(writer, [b"a"])
         with pytest.raises(OSError, match="no space left"):
-            writer.put("one")
+            put(writer)

@@ -3,19 +3,17 @@
 import random
 import threading
 from dataclasses import replace
-from functools import partial
 
 import pyarrow as pa
 import pytest
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.clean import compacted_segment
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.key_index import KeyIndexWriter
-from spark_log.log.key_index.format import MAX_STORED_BYTES
 from spark_log.log.read import key_lookup
+from spark_log.log.rewrite import key_indexes
 from spark_log.log.rewrite.file_deletion import delete_found, find_deletable
 from spark_log.log.verify.finding import LogFindingKind
 from spark_log.log.verify.verifier import Verifier
@@ -27,7 +25,6 @@ from tests.record.samples import START_US, record_batch, row, rows_of
 
 KEYS = 6_000
 TABLE = {"cleanup_policy": "compact", "table_format": "delta", "merge_tail_segments": 0}
-LARGE = b"x" * (MAX_STORED_BYTES + 1)
 
 
 @pytest.fixture
@@ -44,14 +41,46 @@ def key_of(number):
     return b"key-%d" % number
 
 
-def compacted(inner, clock, *, value_of=lambda number: b"value-%d" % number, **config):
-    """A log of `KEYS` keys that was compacted."""
+def filled(
+    inner,
+    clock,
+    *,
+    value_of=lambda number: b"value-%d" % number,
+    headers_of=lambda number: None,
+    **config,
+):
+    """A log of `KEYS` keys."""
     log = open_log(inner, clock=clock, **{**TABLE, **config})
     for first in range(0, KEYS, 1_000):
-        numbers = range(first, first + 1_000)
-        log.append(record_batch([row(value_of(each), key=key_of(each)) for each in numbers]))
+        rows = [
+            row(value_of(each), key=key_of(each), headers=headers_of(each))
+            for each in range(first, first + 1_000)
+        ]
+        log.append(record_batch(rows))
+    return log
+
+
+def compacted(inner, clock, **options):
+    """A log of `KEYS` keys that was compacted."""
+    log = filled(inner, clock, **options)
     assert compact(log, now_us=clock.time_us()).is_complete
     return log
+
+
+def merged(inner, clock, **options):
+    """A log of `KEYS` keys in a merged Parquet segment."""
+    log = filled(inner, clock, cleanup_policy="delete", **options)
+    PartitionCleaner(log, fan_in=2, table_at_once=True).clean()
+    (segment,) = log.observe().live.segments
+    assert segment.name.is_parquet
+    assert not segment.name.is_compacted
+    return log
+
+
+@pytest.fixture(params=[compacted, merged])
+def rewritten(request):
+    """A function that returns a log of `KEYS` keys in one Parquet segment."""
+    return request.param
 
 
 def found(log, key, **options):
@@ -65,7 +94,7 @@ def found(log, key, **options):
 
 
 def index_path(log):
-    (segment,) = (each for each in log.observe().live.segments if each.name.is_compacted)
+    (segment,) = (each for each in log.observe().live.segments if each.name.is_parquet)
     return f"{DIRECTORY}/{segment.name.key_index}"
 
 
@@ -75,19 +104,42 @@ def store(request, inner):
 
 
 class TestWithAnIndex:
-    def test_a_later_look_up_reads_one_block_and_the_logs_end(self, inner, clock):
-        compacted(inner, clock)
+    def test_a_later_look_up_reads_a_block_few_pages_and_the_logs_end(
+        self, inner, clock, rewritten
+    ):
+        rewritten(inner, clock, value_of=lambda number: random.Random(number).randbytes(500))
         store = HookedStore(inner, is_mapped=False)
         log = open_log(store, clock=clock, **TABLE)
         assert found(log, key_of(7))[0] == 7
         store.calls.clear()
-        assert found(log, key_of(4_321)) == (4_321, row(b"value-4321", key=key_of(4_321)))
+        value = random.Random(4_321).randbytes(500)
+        assert found(log, key_of(4_321)) == (4_321, row(value, key=key_of(4_321)))
+        suffixes = [path.rpartition(".")[2] for _, path in store.calls]
+        assert suffixes in (
+            ["log", "keyindex", "parquet"],
+            ["log", "keyindex", "parquet", "parquet"],
+        )
+        store.calls.clear()
+        assert found(log, b"never written") is None
         assert [path.rpartition(".")[2] for _, path in store.calls] == ["log", "keyindex"]
 
-    def test_large_values_are_read_from_the_segment(self, store, inner, clock):
-        compacted(inner, clock, value_of=lambda number: LARGE if number == 7 else b"small")
+    def test_each_kind_of_record_is_found(self, store, inner, clock, rewritten):
+        values = {7: None, 8: b"", 9: b"x" * 1_000_000}
+        headers = {10: [("kind", b"x"), ("none", None)], 11: []}
+        log = rewritten(
+            inner,
+            clock,
+            value_of=lambda number: values.get(number, b"small"),
+            headers_of=headers.get,
+        )
         log = open_log(store, clock=clock, **TABLE)
-        assert found(log, key_of(7)) == (7, row(LARGE, key=key_of(7)))
+        for number in range(6, 13):
+            value = values.get(number, b"small")
+            assert found(log, key_of(number)) == (
+                number,
+                row(value, key=key_of(number), headers=headers.get(number)),
+            )
+        assert log.suppressed.counts() == {}
 
     def test_the_tail_goes_before_the_index(self, store, inner, clock):
         writer = compacted(inner, clock)
@@ -127,8 +179,8 @@ class TestWithAnIndex:
 
 class TestLostIndex:
     @pytest.fixture(params=["missing", "damaged", "cut", "of another segment"])
-    def log(self, request, store, inner, clock):
-        log = compacted(inner, clock)
+    def log(self, request, store, inner, clock, rewritten):
+        log = rewritten(inner, clock)
         path = index_path(log)
         data = inner.open_buffer(path).to_pybytes()
         if request.param == "missing":
@@ -168,17 +220,30 @@ def of_indexes(findings):
     return [each for each in findings if each.kind in kinds]
 
 
-def test_verify_notices_an_index_with_a_wrong_record(inner, clock, monkeypatch):
-    def add(writer, records, headers):
-        values = pa.array([b"wrong"] * records.num_rows, pa.binary())
-        return original(writer, records.set_column(1, "value", values), headers)
+def test_verify_notices_an_index_of_other_keys(inner, clock, rewritten):
+    def add(writer, keys, headers):
+        return original(writer, keys.take(pa.array(range(len(keys) - 1, -1, -1))), headers)
 
     original = KeyIndexWriter.add
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KeyIndexWriter, "add", add)
-        log = compacted(inner, clock)
+        log = rewritten(inner, clock)
     (problem,) = of_indexes(Verifier(log).findings())
     assert (problem.kind, problem.path) == (LogFindingKind.DAMAGED_INDEX, index_path(log))
+    # A look-up compares keys, so the wrong index hides records, and never gives a wrong one.
+    assert found(open_log(inner, clock=clock), key_of(7)) is None
+
+
+def test_a_cleaning_builds_a_missing_index(inner, clock, rewritten):
+    log = rewritten(inner, clock)
+    path = index_path(log)
+    whole = inner.open_buffer(path).to_pybytes()
+    inner.delete(path)
+    PartitionCleaner(open_log(inner, clock=clock, **TABLE), table_at_once=True).clean()
+    assert inner.open_buffer(path).to_pybytes() == whole
+    inner.put(path, b"damaged")  # a cleaning does not read indexes
+    PartitionCleaner(open_log(inner, clock=clock, **TABLE), table_at_once=True).clean()
+    assert inner.open_buffer(path).to_pybytes() == b"damaged"
 
 
 def test_an_index_that_cannot_be_written_fails_no_compaction(inner, clock):
@@ -256,8 +321,7 @@ def test_a_cleaner_beside_it_changes_no_answer(tmp_path, monkeypatch):
     """One thread appends and looks up what it has appended; others compact and delete files."""
     from spark_log.storage import open_store
 
-    writer = partial(KeyIndexWriter, min_records=0)
-    monkeypatch.setattr(compacted_segment, "KeyIndexWriter", writer)
+    monkeypatch.setattr(key_indexes, "MIN_INDEXED_RECORDS", 0)
     config = {**TABLE, "min_cleanable_dirty_ratio": 0.0, "file_delete_delay_ms": 0}
     store = open_store(str(tmp_path))
     log = open_log(store, **config)

@@ -1,13 +1,11 @@
 """The newest record of each key in any compacted log, against a dictionary."""
 
-from functools import partial
 from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis.stateful import invariant
 
-from spark_log.log.clean import compacted_segment
-from spark_log.log.key_index import KeyIndexWriter
+from spark_log.log.rewrite import key_indexes
 from tests.log.clean.test_compaction_stateful import CompactedLogMachine
 
 
@@ -48,8 +46,7 @@ class ParquetKeyLookupMachine(KeyLookupMachine):
     isolation_level = "read_uncommitted"
 
     def compact(self, handle, memory_bytes):
-        writer = partial(KeyIndexWriter, min_records=0)
-        with patch.object(compacted_segment, "KeyIndexWriter", writer):
+        with patch.object(key_indexes, "MIN_INDEXED_RECORDS", 0):
             super().compact(handle, memory_bytes)
 
 

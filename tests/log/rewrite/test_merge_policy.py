@@ -4,12 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from spark_log.config import TopicConfig
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merge_policy import (
     MergeCandidate,
     MergePolicy,
     candidates_of_summaries,
     candidates_of_view,
+    segment_span_us,
 )
 from spark_log.log.segment.summary import SegmentSummary
 from tests.log.support import open_log
@@ -114,6 +116,14 @@ class TestTime:
         found, _ = settle(POLICY, candidates(*[(0, 2 * MB)] * 30, every_us=DAY_US))
         assert [each.last_us - each.first_us for each in found[:-1]] == [7 * DAY_US] * 3
         assert max(each.last_us - each.first_us for each in found) <= 7 * DAY_US
+
+    def test_without_retention_by_time_a_segment_spans_any_time(self):
+        config = TopicConfig.parse({"retention.ms": "-1", "segment.ms": "1000"})
+        assert segment_span_us(config) is None
+        assert segment_span_us(TopicConfig.parse({"segment.ms": "1000"})) == 1_000_000
+        policy = replace(POLICY, segment_us=None)
+        found, _ = settle(policy, candidates(*[(0, 2 * MB)] * 30, every_us=DAY_US))
+        assert max(each.size_bytes for each in found) > 16 * MB
 
     def test_small_segments_are_merged_in_spite_of_segment_ms(self):
         """Otherwise old records that are replayed one by one would never be merged."""

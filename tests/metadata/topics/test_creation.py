@@ -109,6 +109,9 @@ class TestNewTopic:
             ((), {1: [0]}, "without a gap"),
             ((3,), {0: [0], 1: [1]}, "3 partitions, but replicas are assigned to 2 partitions"),
             ((1, 2), {0: [0]}, "1 replica is assigned"),
+            ((), [[0]], r"by \[\[0\]\], a list; give a dict .* such as {0: \[0, 1\]"),
+            ((), {0: 2}, r"partition 0: its replicas are 2; give a list of brokers' ids"),
+            ((), {0: [[0]]}, r"partition 0: broker \[0\] is not registered"),
         ],
     )
     def test_an_assignment_that_is_not_possible_is_refused(
@@ -123,6 +126,19 @@ class TestNewTopic:
 
 
 class TestNewPartitions:
+    @pytest.mark.parametrize(
+        ("assignments", "message"),
+        [
+            (7, "replicas are assigned by 7; give one list of brokers' ids for each new partition"),
+            ([7], "partition 1: its replicas are 7; give a list of brokers' ids"),
+            (["0"], "partition 1: its replicas are '0'; give a list of brokers' ids"),
+        ],
+    )
+    def test_assignments_that_are_no_lists_are_refused(self, image, assignments, message):
+        create(image, 1)
+        with pytest.raises(InvalidReplicaAssignmentError, match=message):
+            add(image, NewPartitions(2, assignments))
+
     def test_they_have_as_many_replicas_as_the_others(self, image):
         before = dict(create(image, 2, 3))
         partitions = add(image, 5)

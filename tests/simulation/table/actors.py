@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import replace
 
 from spark_log.errors import (
     ClockSkewError,
-    LogEndOffsetMismatchError,
     NotFoundError,
     OffsetOutOfRangeError,
     StorageError,
@@ -17,13 +15,12 @@ from spark_log.log import LocalLog, SegmentReader
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
-from spark_log.log.clean.generations import named_end
 from spark_log.log.directory import DirectoryListing
 from spark_log.log.files.file_names import SegmentName
-from spark_log.log.files.live_segments import live_log
 from spark_log.log.log_start import move_log_start
-from spark_log.log.rewrite import DeletableFiles
-from spark_log.table import both, free_names, listing, next_version
+from spark_log.log.rewrite.merger import merge
+from spark_log.record import BatchHeader
+from spark_log.table import TopicTable, both
 from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.faults import DELETE_DELAY_MS
@@ -31,13 +28,7 @@ from tests.simulation.log.readers import only_faults
 from tests.simulation.log.records import Record
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
 from tests.simulation.table.profile import CHANGING
-from tests.simulation.table.world import (
-    SimulatedTable,
-    TableWorld,
-    list_partition,
-    stored_name,
-    table_name,
-)
+from tests.simulation.table.world import TableProcess, TableWorld, open_table
 from tests.simulation.violation import ViolationError
 
 _SLOW_CHANCE = 0.05
@@ -45,6 +36,9 @@ _SLOW_CHANCE = 0.05
 
 _SHORT_CHANCE = 0.15
 """Probability that a compaction ends before it might."""
+
+_PARQUET_CHANCE = 0.6
+"""Probability that a merge writes a Parquet file, as if the table were on."""
 
 
 class _Actor:
@@ -61,60 +55,13 @@ class VersionCommitter(_Actor):
     def run(self) -> None:
         """Commit until the simulation ends."""
         world = self._world
-        table = SimulatedTable(world)
+        process = TableProcess(world)
         while not world.is_ending:
             world.rest(world.conditions.commit_ms)
-            with suppress(StorageError, LogEndOffsetMismatchError):
-                self.commit(table)
-
-    def commit(self, table: SimulatedTable) -> bool:
-        """Read the newest version, list the log, and append the next version if there is one."""
-        world = self._world
-        found = read_and_list(world, table)
-        if found is None:
-            return False
-        before, log = found
-        setting = world.known_setting()
-        if not self._world.table.versions and setting.policy == CleanupPolicy.NONE:
-            return False
-        after = next_version.next_partition(before, setting, log)
-        if after == before:
-            return False
-        world.stand_still()
-        table.commit(before, after)
-        return True
-
-
-def read_and_list(
-    world: TableWorld, table: SimulatedTable
-) -> tuple[PartitionTable, listing.LogFiles] | None:
-    """Return the newest version, and the files that a listing offers, made after it was read."""
-    before = table.read()
-    world.stand_still()
-    log = list_log(world)
-    return None if log is None else (before, log)
-
-
-def list_log(world: TableWorld) -> listing.LogFiles | None:
-    """Return the files that a listing of the log offers; None if the listing took too long."""
-    files = list_partition(world)
-    if files is None:
-        return None
-    end = named_end(world.store, DIRECTORY, live_log(files).compaction_generation)
-    return listing.log_files(files, end)
-
-
-def move_table_start(world: TableWorld, table: SimulatedTable, offset: int) -> None:
-    """Move the table's start up to an offset that the log's start has reached (protocol B11)."""
-    while True:
-        before = table.read()
-        after = next_version.with_start(before, offset)
-        if after == before:
-            return
-        world.stand_still()
-        with suppress(LogEndOffsetMismatchError):
-            table.commit(before, after)
-            return
+            with suppress(StorageError):
+                process.read_metadata().commit()
+                if world.scheduler.random.random() < world.conditions.deletes_versions:
+                    process.committer.delete_versions(world.storage_time_us())
 
 
 class RecordDeleter(_Actor):
@@ -123,7 +70,7 @@ class RecordDeleter(_Actor):
     def run(self) -> None:
         """Delete until the simulation ends."""
         world = self._world
-        log, table = world.open_log(), SimulatedTable(world)
+        log, process = world.open_log(), TableProcess(world)
         while not world.is_ending:
             world.rest(2 * world.profile.rest_ms)
             with suppress(StorageError, OffsetOutOfRangeError):
@@ -133,7 +80,7 @@ class RecordDeleter(_Actor):
                 extent = view.log_end_offset - view.log_start_offset
                 offset = view.log_start_offset + world.scheduler.random.randint(1, extent)
                 move_log_start(log, offset)
-                move_table_start(world, table, offset)
+                process.read_metadata().move_start(0, offset)
                 world.table.check_deleted(offset)
 
 
@@ -160,23 +107,51 @@ class TableOperator(_Actor):
 # --- the log -------------------------------------------------------------------------------------
 
 
+class TableMerger(_Actor):
+    """Merges random runs of segments that no compaction wrote, into files of both kinds."""
+
+    def run(self) -> None:
+        """Merge until the simulation ends."""
+        world, random = self._world, self._world.scheduler.random
+        while not world.is_ending:
+            world.rest(world.profile.rest_ms)
+            with suppress(StorageError, OffsetOutOfRangeError):
+                view = world.directory().observe()
+                segments = view.live.segments
+                if segments:
+                    first = last = random.randrange(len(segments))
+                    while last + 1 < len(segments) and random.random() < 0.7:
+                        last += 1
+                    to_parquet = never_aborted if random.random() < _PARQUET_CHANCE else None
+                    name = merge(world.directory(), view, first, last, to_parquet=to_parquet).name
+                    world.scheduler.note(f"merged into {name.file_name}")
+
+
+def never_aborted(header: BatchHeader, base_offset: int) -> bool:
+    """Return that no batch was aborted: the simulation has no transactions."""
+    return False
+
+
 class TableCompactor(_Actor):
     """Compacts the log as a whole or a part of it, or removes old tombstones, and commits after."""
 
     def run(self) -> None:
         """Compact until the simulation ends."""
         world, random = self._world, self._world.scheduler.random
-        log, table = world.open_log(), SimulatedTable(world)
+        process = TableProcess(world)
+        log = process.open_log()
         while not world.is_ending:
             world.rest(world.conditions.log.compactor_rest_ms)
-            if world.known_setting().policy == CleanupPolicy.DELETE:
+            process.read_metadata()
+            process.configure(log)
+            if process.setting.policy == CleanupPolicy.DELETE:
                 continue
-            with suppress(StorageError, OffsetOutOfRangeError, LogEndOffsetMismatchError):
-                self.compact(log)
+            with suppress(StorageError, OffsetOutOfRangeError):
+                self.compact(process, log)
                 if random.random() < world.conditions.commits_after:
-                    VersionCommitter(world).commit(table)
+                    process.committer.commit()
 
-    def compact(self, log: LocalLog) -> None:
+    def compact(self, process: TableProcess, log: LocalLog) -> None:
         """Compact once."""
         world, random = self._world, self._world.scheduler.random
         end = world.truth.end
@@ -188,7 +163,7 @@ class TableCompactor(_Actor):
             memory_bytes=2**20,
             on_progress=self._step,
             limit_offset=limit,
-            table=world.compactions_table(),
+            table=process.table_of(log),
         )
         world.scheduler.note(
             f"{rewrite.__name__} {done.start_offset} to {done.end_offset}: "
@@ -202,38 +177,42 @@ class TableCompactor(_Actor):
 
 
 class TableCleaner(_Actor):
-    """Does the work of the clean job, and keeps the names that the table needs."""
+    """Does the work of the clean job, and commits."""
 
     def run(self) -> None:
         """Clean until the simulation ends."""
         world = self._world
-        log = world.open_log()
+        process = TableProcess(world)
+        log = process.open_log()
         while not world.is_ending:
             world.rest(world.profile.rest_ms)
-            policy = world.known_setting().policy
-            policies = [CleanupPolicy.COMPACT] if policy == CleanupPolicy.COMPACT else []
-            if max(world.profile.retention_ms, world.profile.retention_bytes) >= 0 or not policies:
-                policies.append(CleanupPolicy.DELETE)
-            if policy == CleanupPolicy.NONE:
-                policies = []  # only deletes files
-            log.config = world.config.model_copy(update={"cleanup_policy": tuple(policies)})
             with suppress(StorageError, OffsetOutOfRangeError):
-                cleaner = CleanerOfTable(
-                    log,
-                    fan_in=world.profile.fan_in,
-                    max_clock_skew_ms=world.clock.max_skew_ms,
-                    table=world.compactions_table(),
-                )
-                cleaner.world = world
-                with suppress(ClockSkewError):
-                    report = cleaner.clean()
-                    world.scheduler.note(
-                        f"cleaned: {report.merged_segments} merged, {report.deleted_files} deleted"
-                    )
+                process.read_metadata()
+                self.clean(process, log)
+                if world.scheduler.random.random() < world.conditions.commits_after:
+                    process.committer.commit([0])
+
+    def clean(self, process: TableProcess, log: LocalLog) -> None:
+        """Clean once."""
+        world = self._world
+        process.configure(log)
+        cleaner = CleanerOfTable(
+            log,
+            fan_in=world.profile.fan_in,
+            max_clock_skew_ms=world.clock.max_skew_ms,
+            table=process.table_of(log),
+            table_at_once=world.is_ending or world.scheduler.random.random() < 0.5,
+        )
+        cleaner.world = world
+        with suppress(ClockSkewError):
+            report = cleaner.clean()
+            world.scheduler.note(
+                f"cleaned: {report.merged_segments} merged, {report.deleted_files} deleted"
+            )
 
 
 class CleanerOfTable(PartitionCleaner):
-    """The shipped cleaner, under the rules of the table.
+    """The shipped cleaner, which stands still at times, and whose deletions are checked.
 
     Attributes:
         world: the world of the simulation.
@@ -241,53 +220,16 @@ class CleanerOfTable(PartitionCleaner):
 
     world: TableWorld
 
-    @property
-    def now_us(self) -> int:
-        """The storage's time, by which replaced files are old (protocol B10, C1)."""
-        return self._now_us
-
-    def _rewrite(self, listed: DirectoryListing) -> DirectoryListing:
-        return super()._rewrite(listed) if self._config.cleanup_policy else listed
-
     def _retain(self) -> DirectoryListing:
         listed = super()._retain()
-        start = listed.view.log_start_offset
-        move_table_start(self.world, SimulatedTable(self.world), start)
-        self.world.table.check_deleted(start)
+        self.world.table.check_deleted(listed.view.log_start_offset)
         return listed
 
-    def _deletable(self, listed: DirectoryListing | None = None) -> DeletableFiles:
-        return without_needed(self.world, super()._deletable(listed), self.now_us)
-
-
-def without_needed(world: TableWorld, found: DeletableFiles, now_us: int) -> DeletableFiles:
-    """Return the files that the log may free, without the segments that the table needs."""
-    names = [_table_name(file.name) for file in found.segments]
-    if not any(name.is_parquet for name in names):
-        return found
-    world.stand_still()
-    needed = names_needed(world, names, now_us)
-    freed = [file for file in found.segments if _table_name(file.name) not in needed]
-    world.stand_still()
-    return replace(found, segments=tuple(freed))
-
-
-def _table_name(file_name: str) -> SegmentName:
-    name = SegmentName.parse(file_name)
-    assert name is not None
-    return table_name(name)
-
-
-def names_needed(world: TableWorld, names: list[SegmentName], now_us: int) -> set[SegmentName]:
-    """Return the names that the table needs, of names that the log may free (protocol B9, B10)."""
-    table = SimulatedTable(world)
-    table.read()
-    history = table.history(world.conditions.file_retention_ms, now_us)
-    parquet = [name for name in names if name.is_parquet]
-    if history is None:
-        return set(parquet)
-    world.histories[world.actor_name()] = history
-    return {name for name in parquet if free_names.is_needed(name, history)}
+    def _table_allows(self, name: SegmentName) -> bool:
+        self.world.stand_still()
+        is_allowed = super()._table_allows(name)
+        self.world.stand_still()
+        return is_allowed
 
 
 # --- readers -------------------------------------------------------------------------------------
@@ -299,12 +241,11 @@ class VersionReader(_Actor):
     def run(self) -> None:
         """Read until the simulation ends."""
         world = self._world
-        table = SimulatedTable(world)
+        table = open_table(world)
         while not world.is_ending:
             world.rest(world.profile.think_ms)
             with suppress(StorageError):
-                table.read()
-                newest = table.log.state.version
+                newest = table.refresh().number
                 if newest >= 0:
                     self._read(world.scheduler.random.randint(max(0, newest - 3), newest))
 
@@ -327,7 +268,6 @@ class VersionReader(_Actor):
 
 def read_file(world: TableWorld, name: SegmentName) -> list[tuple[int, Record]]:
     """Return the offsets and records of a file of the table."""
-    name = stored_name(name)
     reader = SegmentReader(world.store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
     return list(keyed_records(reader.read(reader.base_offset)))
 
@@ -338,13 +278,13 @@ class ReaderOfBoth(_Actor):
     def run(self) -> None:
         """Read until the simulation ends."""
         world = self._world
-        log, table = world.open_log(), SimulatedTable(world)
+        log, table = world.open_log(), open_table(world)
         while not world.is_ending:
             world.rest(world.profile.think_ms)
             with only_faults():
                 self.read(log, table)
 
-    def read(self, log: LocalLog, table: SimulatedTable) -> None:
+    def read(self, log: LocalLog, table: TopicTable) -> None:
         """Read once, and check all of it."""
         world, truth = self._world, self._world.table
         began_ms, deleted = world.scheduler.now_ms, truth.deleted
@@ -376,9 +316,9 @@ class ReaderOfBoth(_Actor):
 
 
 def version_and_view(
-    world: TableWorld, log: LocalLog, table: SimulatedTable
+    world: TableWorld, log: LocalLog, table: TopicTable
 ) -> tuple[PartitionTable, int, int]:
     """Return a version, and the extent of the log, read after it (protocol B12)."""
-    version = table.read()
+    version = table.refresh().partitions.get(0, PartitionTable())
     view = log.observe()
     return version, view.log_start_offset, view.log_end_offset

@@ -21,7 +21,8 @@ class TableProfile:
         policy: the topic's ``cleanup.policy``, or ``changing``.
         toggles: whether ``table.format`` changes.
         committers, version_readers, both_readers, table_cleaners: numbers of actors.
-        commits_after: probability that a compactor commits after it has compacted.
+        commits_after: probability that a compactor or cleaner commits afterwards.
+        deletes_versions: probability that a committer deletes old versions afterwards.
         commit_ms: mean time between two commits of a committer.
         still: probability that a committer stands still, before or after it decides.
         stale: probability that an actor knows only an older setting of the topic.
@@ -34,6 +35,7 @@ class TableProfile:
     toggles: bool
     committers: int
     commits_after: float
+    deletes_versions: float
     version_readers: int
     both_readers: int
     table_cleaners: int
@@ -46,7 +48,7 @@ class TableProfile:
     def __str__(self) -> str:
         return (
             f"policy={self.policy} toggles={self.toggles} committers={self.committers} "
-            f"commits_after={self.commits_after:g} "
+            f"commits_after={self.commits_after:g} deletes_versions={self.deletes_versions:g} "
             f"version_readers={self.version_readers} both_readers={self.both_readers} "
             f"table_cleaners={self.table_cleaners} commit_ms={self.commit_ms:g} "
             f"still={self.still:g} stale={self.stale:g} "
@@ -97,6 +99,7 @@ def draw_table_profile(random: Random) -> TableProfile:
         toggles=random.choice((False, True)),
         committers=random.choice((0, 1, 2) if policy == compact else (1, 1, 2, 3)),
         commits_after=random.choice((0.1, 0.4, 0.9)),
+        deletes_versions=random.choice((0.0, 0.3)),
         version_readers=random.choice((0, 1)),
         both_readers=random.choice((0, 1, 2)),
         table_cleaners=random.choice((1, 2)),

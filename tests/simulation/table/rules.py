@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from spark_log.delta import DeltaLog
+from spark_log.delta import DeltaLog, Version
 from spark_log.errors import LogEndOffsetMismatchError
 from spark_log.log import LocalLog
-from spark_log.log.clean import generations
+from spark_log.log.clean import CompactionLimits, cold_segments, generations
 from spark_log.log.files import LiveLog
 from spark_log.log.files.file_names import SegmentName
 from spark_log.storage import FileInfo
-from spark_log.table import free_names, listing, next_version, topic_table
+from spark_log.table import (
+    TableCommitter,
+    TableOfLog,
+    TableVersion,
+    TopicTable,
+    free_names,
+    listing,
+    next_version,
+    topic_table,
+)
 from spark_log.table.partition_table import PartitionTable, TableSetting, end_offset
 from tests.simulation.patches import PatchVariant
-from tests.simulation.table import actors, world
-from tests.simulation.table.actors import CleanerOfTable
-from tests.simulation.table.world import CompactionsTable, SimulatedTable, TableWorld
+from tests.simulation.table import actors
+from tests.simulation.table.world import SimulatedCommitter, TableWorld
 
 # --- the files of a version ----------------------------------------------------------------------
 
 
-def _rebases(log: DeltaLog, actions: list[Any]) -> None:
+_shipped_append = DeltaLog.append
+
+
+def _rebases(log: DeltaLog, actions: list[Any], operation: str) -> Version:
     """Append after the newest version, as writers of other tables do."""
     while True:
         try:
-            log.append(actions, "WRITE")
+            return _shipped_append(log, actions, operation)
         except LogEndOffsetMismatchError:
             log.refresh()
-        else:
-            return
 
 
 _shipped_fits = PartitionTable.fits
@@ -63,13 +72,20 @@ def _any(files: Iterable[FileInfo]) -> set[SegmentName]:
     return {name for name in names if name is not None and name.is_parquet}
 
 
-def _list_and_read(
-    world: TableWorld, table: SimulatedTable
-) -> tuple[PartitionTable, listing.LogFiles] | None:
-    log = actors.list_log(world)
-    world.stand_still()
-    before = table.read()
-    return None if log is None else (before, log)
+_shipped_commit = TableCommitter.commit
+
+
+def _lists_first(
+    self: SimulatedCommitter, partitions: Collection[int] | None = None
+) -> TableVersion:
+    """List the log, then read the newest version, and decide."""
+    logs = self.list_log()
+    self.world.stand_still()
+    vars(self)["_list"] = lambda *_, **__: logs
+    try:
+        return _shipped_commit(self, partitions)
+    finally:
+        del vars(self)["_list"]
 
 
 def _never(*_: Any) -> bool:
@@ -101,11 +117,21 @@ def _trusts_the_unnamed(
 # --- settings ------------------------------------------------------------------------------------
 
 
+_shipped_decide = TableCommitter.decide
+
+
 def _adds_at_once(
-    table: PartitionTable, setting: TableSetting, log: listing.LogFiles
-) -> PartitionTable:
-    changed = next_version.with_setting(table, setting, log.log_start_offset)
-    return next_version.with_files(changed, log)
+    self: SimulatedCommitter,
+    version: TableVersion,
+    setting: TableSetting,
+    partitions: Collection[int] | None,
+) -> dict[int, PartitionTable]:
+    logs = self.list_log()
+    before = version.partitions[0]
+    changed = next_version.with_setting(before, setting, logs.log_start_offset)
+    if changed is before:
+        return _shipped_decide(self, version, setting, partitions)
+    return {0: next_version.with_files(changed, logs)}
 
 
 def _is_different(setting: TableSetting, known: TableSetting) -> bool:
@@ -115,61 +141,67 @@ def _is_different(setting: TableSetting, known: TableSetting) -> bool:
 # --- deletions -----------------------------------------------------------------------------------
 
 
-def _moves_nothing(world: TableWorld, table: SimulatedTable, offset: int) -> None:
+def _moves_nothing(self: TableCommitter, partition: int, offset: int) -> None:
     """Leave the table as it is: the next commit moves its start."""
 
 
-_shipped_names_needed = actors.names_needed
+_shipped_allows = TableOfLog.allows
 
 
-def _knows_an_earlier_version(
-    table_world: TableWorld, names: list[SegmentName], now_us: int
-) -> set[SegmentName]:
+def _knows_an_earlier_version(self: TableOfLog, name: SegmentName, now_us: int) -> bool:
     """Go by the versions that the process has read first."""
-    histories = table_world.histories
-    earlier = histories.get(table_world.actor_name())
-    needed = _shipped_names_needed(table_world, names, now_us)
-    if earlier is None:
-        return needed
-    histories[table_world.actor_name()] = earlier
-    return {n for n in names if n.is_parquet and free_names.is_needed(n, earlier)}
+    assert isinstance(self._committer, SimulatedCommitter)
+    world = self._committer.world
+    actor = "" if world.scheduler.current is None else world.scheduler.current.name
+    if actor not in world.histories:
+        retention_ms = self._config.table_deleted_file_retention_ms
+        world.histories[actor] = self._history(retention_ms, now_us)
+    history = world.histories[actor]
+    return history is not None and not free_names.is_needed(name, history)
+
+
+def _goes_by_its_own_clock(self: TableOfLog, name: SegmentName, now_us: int) -> bool:
+    return _shipped_allows(self, name, self._table.clock.time_us())
 
 
 def _needs_the_newest(times_us: Mapping[int, int], before_us: int) -> int:
     return max(times_us)
 
 
-class _GoesByItsOwnClock(CleanerOfTable):
-    @property
-    def now_us(self) -> int:
-        return self.world.clock.time_us()
-
-
 # --- both ----------------------------------------------------------------------------------------
 
 
 def _files_and_end_of_two_versions(
-    world: TableWorld, log: LocalLog, table: SimulatedTable
+    world: TableWorld, log: LocalLog, table: TopicTable
 ) -> tuple[PartitionTable, int, int]:
-    version = table.read()
+    version = table.refresh().partitions.get(0, PartitionTable())
     view = log.observe()
     world.rest(world.conditions.commit_ms)
-    return replace(version, end=table.read().end), view.log_start_offset, view.log_end_offset
+    end = table.refresh().partitions.get(0, PartitionTable()).end
+    return replace(version, end=end), view.log_start_offset, view.log_end_offset
 
 
-def _removes_all(self: CompactionsTable) -> float:
-    self.newest = self._table.read()
-    return float("inf")
+_shipped_limits = TableOfLog.compaction_limits
 
 
-def _looks_at_the_newest(self: CompactionsTable) -> float:
-    self.newest = self._table.read()
-    return free_names.tombstone_limit([self.newest])
+def _removes_all(self: TableOfLog, now_us: int) -> CompactionLimits:
+    return _shipped_limits(self, now_us)._replace(tombstones_from=float("inf"))
+
+
+def _looks_at_the_newest(self: TableOfLog, now_us: int) -> CompactionLimits:
+    limits = _shipped_limits(self, now_us)
+    newest = self._table.known.partitions.get(0)
+    history = [] if newest is None else [newest]
+    return limits._replace(tombstones_from=free_names.tombstone_limit(history))
+
+
+def _trusts_its_setting(self: TableOfLog, file_names: Iterable[str] | None) -> bool:
+    return self._config.table_format == "none"
 
 
 TABLE_RULES: dict[str, PatchVariant] = {
     "a version is appended at the state that was read": PatchVariant(
-        ((world, "append", _rebases),)
+        ((DeltaLog, "append", _rebases),)
     ),
     "a file covers whole files": PatchVariant(((PartitionTable, "fits", _overlaps),)),
     "a file leaves no gap": PatchVariant(((PartitionTable, "fits", _leaves_gaps),)),
@@ -178,7 +210,7 @@ TABLE_RULES: dict[str, PatchVariant] = {
     ),
     "nothing spent is added": PatchVariant(((listing, "unspent", _any),)),
     "the log is listed after the version was read": PatchVariant(
-        ((actors, "read_and_list", _list_and_read),)
+        ((TableCommitter, "commit", _lists_first),)
     ),
     "only a complete compaction is added": PatchVariant(
         ((listing, "complete_compaction", _part_of_a_compaction),)
@@ -192,14 +224,14 @@ TABLE_RULES: dict[str, PatchVariant] = {
     "only a later compaction replaces one": PatchVariant(
         (
             (PartitionTable, "has_compaction", _never),
-            (actors, "read_and_list", _list_and_read),
+            (TableCommitter, "commit", _lists_first),
         )
     ),
     "the table's start moves before a deletion returns": PatchVariant(
-        ((actors, "move_table_start", _moves_nothing),)
+        ((TableCommitter, "move_start", _moves_nothing),)
     ),
     "a version that changes the setting adds no file": PatchVariant(
-        ((next_version, "next_partition", _adds_at_once),)
+        ((TableCommitter, "decide", _adds_at_once),)
     ),
     "an older setting changes nothing": PatchVariant(
         ((TableSetting, "is_newer_than", _is_different),)
@@ -208,22 +240,31 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((free_names, "could_add", _never),)
     ),
     "the version is read after the name was spent": PatchVariant(
-        ((actors, "names_needed", _knows_an_earlier_version),)
+        ((TableOfLog, "allows", _knows_an_earlier_version),)
     ),
     "replaced files stay for their time": PatchVariant(
         ((topic_table, "first_version_needed", _needs_the_newest),)
     ),
     "replaced files go by the storage's time": PatchVariant(
-        ((actors, "CleanerOfTable", _GoesByItsOwnClock),)
+        ((TableOfLog, "allows", _goes_by_its_own_clock),)
     ),
     "the log is read from the end of the version that is read": PatchVariant(
         ((actors, "version_and_view", _files_and_end_of_two_versions),)
     ),
     "tombstones behind the table's end stay": PatchVariant(
-        ((CompactionsTable, "read_limit", _removes_all),)
+        ((TableOfLog, "compaction_limits", _removes_all),)
     ),
     "tombstones stay for their time behind the table's end": PatchVariant(
-        ((CompactionsTable, "read_limit", _looks_at_the_newest),)
+        ((TableOfLog, "compaction_limits", _looks_at_the_newest),)
+    ),
+    "a log with Parquet files is asked for its table": PatchVariant(
+        ((TableOfLog, "_is_certainly_empty", _trusts_its_setting),)
+    ),
+    "a segment that another one cuts is written anew": PatchVariant(
+        ((cold_segments, "is_cut", _never),)
+    ),
+    "a compaction's Arrow file becomes Parquet": PatchVariant(
+        ((cold_segments, "is_convertible", _never),)
     ),
 }
 """The name of each safety rule, and the variant without it."""

@@ -6,13 +6,16 @@ import uuid
 from random import Random
 from typing import ClassVar
 
+from spark_log.delta import DeltaLog
 from spark_log.log import LocalLog
+from spark_log.table import committer, schema
 from spark_log.table.partition_table import CleanupPolicy, TableSetting
-from tests.simulation.compaction.actors import TableFollower, TableReader, TailMerging
+from tests.simulation.compaction.actors import TableFollower, TableReader
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
+from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.small_numbers import small_numbers
 from tests.simulation.log.writers import IdempotentWriter, Writer
-from tests.simulation.patches import SHIPPED, PatchVariant
+from tests.simulation.patches import SHIPPED, Patch, PatchVariant
 from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import DeltaStore, SimulatedDisk
@@ -21,20 +24,24 @@ from tests.simulation.table.actors import (
     RecordDeleter,
     TableCleaner,
     TableCompactor,
+    TableMerger,
     TableOperator,
     VersionCommitter,
     VersionReader,
 )
 from tests.simulation.table.profile import CHANGING, TableProfile, draw_table_profile
 from tests.simulation.table.true_table import TrueTable
-from tests.simulation.table.world import (
-    SimulatedTable,
-    TableWorld,
-)
+from tests.simulation.table.world import TableProcess, TableWorld, open_table
 from tests.simulation.violation import ViolationError
 from tests.simulation.wall_clocks import WallClocks
 
-_MAX_COMMITS = 20
+_SMALL_NUMBERS: tuple[Patch, ...] = (
+    (DeltaLog, "deletion_delay_ms", float(DELETE_DELAY_MS)),
+    (DeltaLog, "listing_valid_ms", DELETE_DELAY_MS / 4),
+    (schema, "_PROPERTIES", {schema.CHECKPOINT_INTERVAL: "4"}),
+    (committer, "_VERSIONS_MS", 0.0),
+)
+"""Times and counts of the table, in proportion to the other times of a simulation."""
 
 
 class TableSimulation(Simulation):
@@ -75,6 +82,7 @@ class TableSimulation(Simulation):
         self.world.topic_settings.append(TableSetting(_first_policy(profile), 0))
         self.patches = (
             *small_numbers(faults),
+            *_SMALL_NUMBERS,
             (uuid, "uuid4", self._uuid4),
             *variant.patches,
         )
@@ -93,7 +101,7 @@ class TableSimulation(Simulation):
         for number in range(faults.idempotent_writers):
             spawn(f"idempotent {number}", IdempotentWriter(world).run)
         for number in range(faults.mergers):
-            spawn(f"merger {number}", TailMerging(world).run)
+            spawn(f"merger {number}", TableMerger(world).run)
         for number in range(profile.log.compactors):
             spawn(f"compactor {number}", TableCompactor(world).run)
         for number in range(profile.table_cleaners):
@@ -122,16 +130,34 @@ class TableSimulation(Simulation):
         truth.check_extent(view.log_start_offset, view.log_end_offset, truth.now)
         given = list(keyed_records(log.scan(truth.start)))
         ReadTable(truth).read(truth.start, given, truth.end, began_ms=now_ms, now_ms=now_ms)
-        table = SimulatedTable(world)
-        for _ in range(_MAX_COMMITS):
-            if not VersionCommitter(world).commit(table):
-                break
-        else:
+        self._check_table(log)
+        ReaderOfBoth(world).read(log, open_table(world))
+
+    def _check_table(self, log: LocalLog) -> None:
+        """Check that one cleaner alone brings the table up to date, and then changes nothing."""
+        world, truth = self.world, self.world.table
+        process = TableProcess(world)
+        TableCleaner(world).clean(process, log)
+        process.committer.commit()
+        count = len(truth.versions)
+        process.committer.commit()
+        if len(truth.versions) > count:
             raise ViolationError("one committer alone does not come to an end")
-        ReaderOfBoth(world).read(log, table)
+        newest = truth.newest
+        is_behind = newest.setting.policy == CleanupPolicy.DELETE and newest.end != truth.end
+        if is_behind and not _is_cut(log):
+            raise ViolationError(f"the log ends at {truth.end}, its table stays at {newest.end}")
 
     def _uuid4(self) -> uuid.UUID:
         return uuid.UUID(int=self.scheduler.random.getrandbits(128), version=4)
+
+
+def _is_cut(log: LocalLog) -> bool:
+    """Return whether a part of a compaction's segment is replaced, so that the table ends there."""
+    segments = log.observe().live.segments[1:]
+    return any(
+        each.name.is_compacted and each.start_offset > each.name.base_offset for each in segments
+    )
 
 
 def _first_policy(profile: TableProfile) -> CleanupPolicy:

@@ -6,8 +6,6 @@ which rows a version has. A file that is deleted while a version needs it is fou
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from spark_log.delta.parse import parse_version
 from spark_log.delta.state import TableState
 from spark_log.log.files.file_names import SegmentName, parse_generation_name
@@ -51,6 +49,7 @@ class TrueTable(CompactedTruth):
         self.was_compacted = False
         self._state = TableState()
         self._removed: set[SegmentName] = set()
+        self._deleted_versions: set[int] = set()
         self.deleted = 0
         self._rows: dict[SegmentName, list[int]] = {}
 
@@ -63,11 +62,16 @@ class TrueTable(CompactedTruth):
 
     def on_file_created(self, path: str) -> None:
         """Handle the creation of a file, which may be a version."""
+        file_name = path.rpartition("/")[2]
         if not path.startswith(f"{LOG}/"):
-            self.was_compacted |= parse_generation_name(path.rpartition("/")[2]) is not None
+            self.was_compacted |= parse_generation_name(file_name) is not None
             super().on_file_created(path)
             return
-        number = int(path.rpartition("/")[2].removesuffix(".json"))
+        if not file_name.endswith(".json"):
+            return  # a checkpoint
+        number = int(file_name.removesuffix(".json"))
+        if number in self._deleted_versions:
+            return  # a put that arrives late, where all readers are beyond
         if number != len(self.versions):
             raise ViolationError(f"version {number} appeared after {len(self.versions) - 1}")
         body = self._disk.open_buffer(path).to_pybytes()
@@ -80,10 +84,12 @@ class TrueTable(CompactedTruth):
     def on_file_deleted(self, path: str) -> None:
         """Handle the deletion of a file, which no reader of the table may need."""
         super().on_file_deleted(path)
-        name = SegmentName.parse(path.rpartition("/")[2])
-        if name is None:
+        if path.startswith(f"{LOG}/") and path.endswith(".json"):
+            self._deleted_versions.add(int(path.rpartition("/")[2].removesuffix(".json")))
             return
-        name = replace(name, is_parquet=True)
+        name = SegmentName.parse(path.rpartition("/")[2])
+        if name is None or not name.is_parquet:
+            return
         for number, table in enumerate(self.versions):
             if name in table.files and self.may_be_read(number):
                 raise ViolationError(f"{path} was deleted, and version {number} has it")
@@ -102,8 +108,7 @@ class TrueTable(CompactedTruth):
         where = f"version {number}"
         position = table.start
         for index, name in enumerate(table.files):
-            path = f"{DIRECTORY}/{name.stem}.log"
-            if path not in self._ends:
+            if f"{DIRECTORY}/{name.file_name}" not in self._ends:
                 raise ViolationError(f"{where} has {name.file_name}, which does not exist")
             begins = name.base_offset <= position if index == 0 else name.base_offset == position
             if not begins or end_offset(name) <= position:
@@ -151,7 +156,7 @@ class TrueTable(CompactedTruth):
 
     def rows_of(self, name: SegmentName) -> list[int]:
         """Return the offsets of the rows of a segment."""
-        return self._rows[replace(name, is_parquet=False)]
+        return self._rows[name]
 
     def _check_rewritten(self, path: str, name: SegmentName) -> None:
         super()._check_rewritten(path, name)

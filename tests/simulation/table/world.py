@@ -1,65 +1,26 @@
-"""The state that the actors of a simulated table share, and one process's view of the table.
+"""The state that the actors of a simulated table share, and what one process knows of the table.
 
-A merged segment of generation 2 or higher, except each fourth, and every segment of a compaction
-stands for a Parquet segment: its bytes are Arrow's and its name ends in ``.log``, while the table
-calls it ``.parquet``. Arrow files are written faster. So a listing tells the kind, and merges of
-either kind cover those of the other, as they do when a table is turned on and off.
+The log, its Parquet segments, the table, its committers and cleaners are the shipped ones. A
+process knows the topic's settings, which may be older ones, and stands still at times.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
-from spark_log.delta import DataFile, DeltaLog
-from spark_log.log.clean.log_table import CompactionLimits
-from spark_log.log.files.file_names import (
-    SegmentName,
-)
-from spark_log.log.files.live_segments import live_log
-from spark_log.metadata import PartitionRecord, TopicImage
-from spark_log.storage import FileInfo
-from spark_log.table import TopicTable, free_names
-from spark_log.table.partition_table import (
-    SETTING_PROPERTY,
-    CleanupPolicy,
-    PartitionTable,
-    TableSetting,
-    changes,
-    parquet_path,
-)
+from spark_log.delta import DataFile
+from spark_log.log import LocalLog
+from spark_log.log.files import SegmentName
+from spark_log.metadata import ROOT_BROKER_ID, PartitionRecord, TopicImage
+from spark_log.table import TableCommitter, TableOfLog, TableVersion, TopicTable
+from spark_log.table.listing import LogFiles
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.actors import CompactedWorld
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.true_log import DIRECTORY, TOPIC_ID
 from tests.simulation.table.profile import TableProfile
-from tests.simulation.table.true_table import PARTITION, TABLE, TrueTable
-
-_MIN_PARQUET_GENERATION = 2
-
-
-def is_parquet(name: SegmentName) -> bool:
-    """Return whether a segment stands for a Parquet segment."""
-    if name.is_compacted:
-        return True
-    return name.generation >= _MIN_PARQUET_GENERATION and name.generation % 4 != 0
-
-
-def table_name(name: SegmentName) -> SegmentName:
-    """Return the name that the table has for a segment."""
-    return replace(name, is_parquet=is_parquet(name))
-
-
-def stored_name(name: SegmentName) -> SegmentName:
-    """Return the name of the file that stands for a segment of the table."""
-    return replace(name, is_parquet=False)
-
-
-def as_listed(file: FileInfo) -> FileInfo:
-    """Return a file with the name that a listing of Parquet segments would show."""
-    name = SegmentName.parse(file.name)
-    if name is None:
-        return file
-    return replace(file, path=f"{DIRECTORY}/{table_name(name).file_name}")
+from tests.simulation.table.true_table import TABLE, TrueTable
 
 
 @dataclass(slots=True)
@@ -69,14 +30,12 @@ class TableWorld(CompactedWorld):
     Attributes:
         conditions: the conditions of the table.
         topic_settings: the topic's settings over time, the present one last.
-        compactions: by actor, the table as its compaction sees it.
-        histories: by actor, the versions that its last cleaning has read.
+        histories: by actor, the versions that it has read first; only without a rule.
     """
 
     conditions: TableProfile = field(kw_only=True)
     topic_settings: list[TableSetting] = field(default_factory=list)
-    compactions: dict[str, CompactionsTable] = field(default_factory=dict)
-    histories: dict[str, list[PartitionTable]] = field(default_factory=dict)
+    histories: dict[str, list[PartitionTable] | None] = field(default_factory=dict)
 
     @property
     def table(self) -> TrueTable:
@@ -98,118 +57,119 @@ class TableWorld(CompactedWorld):
             self.scheduler.note("stands still")
             self.scheduler.pass_time(DELETE_DELAY_MS * random.choice((1, 3, 8)))
 
-    def compactions_table(self) -> CompactionsTable:
-        """Return the table as the running actor's compactions see it."""
-        return self.compactions.setdefault(self.actor_name(), CompactionsTable(self))
 
-    def actor_name(self) -> str:
-        """Return the name of the running actor."""
-        actor = self.scheduler.current
-        return "" if actor is None else actor.name
-
-
-class SimulatedTable:
-    """One process's handle of the table."""
-
-    def __init__(self, world: TableWorld) -> None:
-        self._world = world
-        partition = PartitionRecord(topic_id=TOPIC_ID, partition_id=0)
-        topic = TopicImage(TABLE.removesuffix(f".{TOPIC_ID}"), TOPIC_ID, {0: partition})
-        self._table = TopicTable(world.store, topic, world.clock)
-        self.log = self._table.log
-
-    def read(self) -> PartitionTable:
-        """Read the newest version."""
-        return self._table.refresh().partitions[0]
-
-    def history(self, past_ms: float, now_us: int) -> list[PartitionTable] | None:
-        """Return the partition in each version since some time ago, up to the one read last.
-
-        Returns:
-            The versions, the newest last; None if the first of them was deleted.
-        """
-        return self._table.history(0, past_ms, now_us)
-
-    def commit(self, before: PartitionTable, after: PartitionTable) -> None:
-        """Append the version after the one that was read."""
-        files = {
-            name: DataFile(parquet_path(PARTITION, name), 1, 1)
-            for name in (*before.files, *after.files)
-        }
-        actions = list(
-            changes(
-                before,
-                after,
-                topic_id=TOPIC_ID,
-                partition=0,
-                directory=PARTITION,
-                data_files=files,
-                time_ms=0,
-            )
-        )
-        if after.setting != before.setting:
-            configuration = {SETTING_PROPERTY: after.setting.to_property()}
-            metadata = {"partitionColumns": ["partition"], "configuration": configuration}
-            actions.append({"metaData": {"id": TOPIC_ID, **metadata}})
-        append(self.log, actions)
-        self._table.update()
-        self._world.scheduler.note(
-            f"committed version {self.log.state.version}: {after.setting.policy}, "
-            f"{len(after.files)} files from {after.start} to {after.end}"
-        )
+def topic_of(world: TableWorld, setting: TableSetting) -> TopicImage:
+    """Return the topic with its configs."""
+    conditions = world.conditions
+    overrides = {
+        "table.format": "none" if setting.policy == CleanupPolicy.NONE else "delta",
+        "cleanup.policy": "compact" if setting.policy == CleanupPolicy.COMPACT else "delete",
+        "file.delete.delay.ms": str(DELETE_DELAY_MS),
+        "delete.retention.ms": str(world.config.delete_retention_ms),
+        "table.deleted.file.retention.ms": str(int(conditions.file_retention_ms)),
+    }
+    partition = PartitionRecord(topic_id=TOPIC_ID, partition_id=0)
+    return TopicImage(TABLE.removesuffix(f".{TOPIC_ID}"), TOPIC_ID, {0: partition}, overrides)
 
 
-def append(log: DeltaLog, actions: list[Any]) -> None:
-    """Append a version at exactly the state that was read (protocol B1)."""
-    log.append(actions, "WRITE")
+def open_table(world: TableWorld) -> TopicTable:
+    """Return the table, as a reader opens it."""
+    return TopicTable(world.store, topic_of(world, world.topic_settings[-1]), world.clock)
 
 
-def list_partition(world: TableWorld) -> tuple[FileInfo, ...] | None:
-    """Return a listing of the partition that shows the log; None if it took too long."""
-    began_ms = world.clock.monotonic_ms()
-    files = tuple(map(as_listed, world.store.list(DIRECTORY)))
-    took_ms = world.clock.monotonic_ms() - began_ms
-    if took_ms >= DELETE_DELAY_MS / 2 or live_log(files).base_after_gap is not None:
-        return None
-    return files
-
-
-# --- compactions that know of the table ----------------------------------------------------------
-
-
-class CompactionsTable:
-    """The table as the compactions of one actor see it.
+class TableProcess:
+    """One process that commits, cleans or compacts, and what it knows of the topic and its table.
 
     Attributes:
-        newest: the version that was read last.
+        setting: the topic's setting, as the process has read it last.
+        committer: its committer of the table.
     """
 
     def __init__(self, world: TableWorld) -> None:
         self._world = world
-        self._table = SimulatedTable(world)
-        self.newest = PartitionTable()
+        self.setting = TableSetting()
+        self.committer = self._committer()
+        self.read_metadata()
 
-    def allows(self, name: SegmentName, now_us: int) -> bool:
-        """Return whether a name may be freed; the simulated cleaner asks for all names at once."""
-        return True
+    def read_metadata(self) -> TableCommitter:
+        """Read the topic's settings; return the committer, a new one if they have changed."""
+        setting = self._world.known_setting()
+        if setting != self.setting:
+            self.setting = setting
+            self.committer = self._committer()
+        return self.committer
 
-    def move_start(self, offset: int) -> None:
-        """Leave the start to the simulated cleaner."""
+    def open_log(self) -> LocalLog:
+        """Return the log, with the topic's configs."""
+        log = self._world.open_log()
+        self.configure(log)
+        return log
 
-    def compaction_limits(self, now_us: int) -> CompactionLimits:
-        """Look which tombstones have to stay, and whether the compaction has to name its end."""
-        limit = self.read_limit()
-        known = self._world.known_setting()
-        names_end = {self.newest.setting.policy, known.policy} != {CleanupPolicy.NONE}
-        self._world.scheduler.note(
-            f"compacts; tombstones stay from {limit}, names end: {names_end}"
+    def configure(self, log: LocalLog) -> None:
+        """Give a log the topic's configs that decide how it is rewritten."""
+        is_table = self.setting.policy != CleanupPolicy.NONE
+        is_compacted = self.setting.policy == CleanupPolicy.COMPACT
+        policies: tuple[str, ...] = ("compact",) if is_compacted else ("delete",)
+        retention = max(self._world.profile.retention_ms, self._world.profile.retention_bytes)
+        if retention >= 0 and "delete" not in policies:
+            policies = (*policies, "delete")
+        log.config = self._world.config.model_copy(
+            update={
+                "cleanup_policy": policies,
+                "table_format": "delta" if is_table else "none",
+                "table_commit_interval_ms": 0,
+            }
         )
-        return CompactionLimits(names_end, limit)
 
-    def read_limit(self) -> float:
-        """Return the offset from which on no tombstone is removed (protocol B13)."""
-        world = self._world
-        self.newest = self._table.read()
-        now_us = world.storage_time_us()
-        history = self._table.history(world.config.delete_retention_ms, now_us)
-        return 0 if history is None else free_names.tombstone_limit(history)
+    def table_of(self, log: LocalLog) -> TableOfLog:
+        """Return the table of the log, as its cleaners see it after they have listed the log."""
+        names = [file.name for file in log.files.store.list(DIRECTORY)]
+        return TableOfLog(self.committer, 0, ROOT_BROKER_ID, file_names=names)
+
+    def _committer(self) -> SimulatedCommitter:
+        return SimulatedCommitter(self._world, self.setting)
+
+
+class SimulatedCommitter(TableCommitter):
+    """The shipped committer, which stands still at times before each of its steps.
+
+    Attributes:
+        world: the world of the simulation.
+    """
+
+    def __init__(self, world: TableWorld, setting: TableSetting) -> None:
+        self.world = world
+        table = TopicTable(world.store, topic_of(world, setting), world.clock)
+        super().__init__(table, setting.metadata_offset)
+
+    def list_log(self) -> LogFiles:
+        """Return the files that a listing of the log offers at this moment."""
+        return self._list(DIRECTORY, DELETE_DELAY_MS, reads_ends=True)
+
+    def decide(
+        self, version: TableVersion, setting: TableSetting, partitions: Collection[int] | None
+    ) -> dict[int, PartitionTable]:
+        """Decide, some time after the version was read."""
+        self.world.stand_still()
+        return super().decide(version, setting, partitions)
+
+    def data_files(
+        self, version: TableVersion, partition: int, before: PartitionTable, after: PartitionTable
+    ) -> dict[SegmentName, DataFile]:
+        """Read the files to add; between this and the append everything may happen."""
+        self.world.stand_still()
+        found = super().data_files(version, partition, before, after)
+        self.world.stand_still()
+        return found
+
+    def append(
+        self, version: TableVersion, after: Mapping[int, PartitionTable], operation: str
+    ) -> None:
+        """Append, and note it."""
+        super().append(version, after, operation)
+        made = self.table.known
+        partition = made.partitions[0]
+        self.world.scheduler.note(
+            f"committed version {made.number}: {made.setting.policy}, "
+            f"{len(partition.files)} files from {partition.start} to {partition.end}"
+        )

@@ -12,19 +12,35 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.file import Decode, PackedHeaders, RowStatistics, SegmentFile
+from spark_log.log.segment.file import (
+    ColumnStatistics,
+    Decode,
+    LeftOutColumns,
+    PackedHeaders,
+    RowStatistics,
+    SegmentFile,
+)
+from spark_log.log.segment.parquet.column_statistics import column_statistics
 from spark_log.log.segment.parquet.header_block import (
     BATCH_SCHEMA,
     HeaderBlock,
     decode_block,
     no_rows,
 )
+from spark_log.log.segment.parquet.pages import PageTable, find_pages
 from spark_log.log.segment.parquet.row_groups import decode_row_groups
+from spark_log.log.segment.parquet.row_reader import RowReader
 from spark_log.log.segment.parquet.source import Chunks, ParquetSource, open_source
-from spark_log.log.segment.parquet.typed_columns import LeftOutValues
-from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PARQUET_SCHEMA
+from spark_log.log.segment.parquet.typed_columns import (
+    FORMAT_KEY,
+    LeftOutValues,
+    TypedColumnsCheck,
+    typed_columns_id,
+)
+from spark_log.log.segment.parquet.writer import OFFSET_FIELD, PAGED_LEAVES, PARQUET_SCHEMA
 from spark_log.record import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
@@ -91,12 +107,14 @@ class _ParquetFile(SegmentFile):
         self._has_gaps = bool(entries["has_gaps"].any()) or (
             len(entries) > 0 and int(entries["last_offset_delta"][-1]) != last_delta
         )
+        self._is_dense = int(entries["rows"].sum()) == last_delta + 1
         schema = BATCH_SCHEMA if self._has_gaps else RECORD_SCHEMA
         self.schema = schema.with_metadata(identity)
         self._append_id = identity.get(b"spark_log.append_id", b"")
         self._left_out = LeftOutValues.of(identity)
         self._block: tuple[int, HeaderBlock] | None = None
         self._ahead: int | None = None
+        self._row_reader: RowReader | None = None
 
     @property
     def is_in_memory(self) -> bool:
@@ -121,9 +139,10 @@ class _ParquetFile(SegmentFile):
         return str(row_group.column(0).compression).lower()
 
     def problem_for_others(self, ordinal: int) -> str | None:
-        """Return the problem of the column ``offset``, or of the statistics; None without one.
+        """Return the problem of ``offset``, of statistics, or of typed columns; None without one.
 
-        The offsets of a file without gaps are not read: the batch headers tell them.
+        Readers of the log do not read the offsets of a file without gaps, since the batch headers
+        tell them, nor the typed columns of a value that was kept.
         """
         if not self._entries["rows"][ordinal]:
             return None
@@ -149,15 +168,24 @@ class _ParquetFile(SegmentFile):
             if statistics is None or (statistics.min_raw, statistics.max_raw) != (least, most):
                 name = metadata.column(at).path_in_schema
                 return f"the statistics of its column {name} are not those of its records"
-        return None
+        return self._problem_of_typed_columns(row_group)
+
+    def _problem_of_typed_columns(self, row_group: int) -> str | None:
+        check = TypedColumnsCheck.of(self.schema.metadata)
+        if check is None:
+            return None
+        table = self._read_chunks(row_group, ["offset", "value", *check.columns])
+        columns = {name: _one_array(table.column(name)) for name in table.schema.names}
+        return check.problem(pa.RecordBatch.from_pydict(columns))
 
     def to_arrow(self) -> pa.NativeFile:
         return self._source.to_arrow()
 
     def row_statistics(self) -> RowStatistics:
         entries = self._entries[self._entries["rows"] > 0]
+        typed = typed_columns_id(self.schema.metadata or {})
         if not len(entries):
-            return RowStatistics()
+            return RowStatistics(typed_columns=typed)
         footer = self._reader.metadata
         first = footer.row_group(0).column(0).statistics
         last = footer.row_group(footer.num_row_groups - 1).column(0).statistics
@@ -167,7 +195,27 @@ class _ParquetFile(SegmentFile):
             last.max_raw,
             int(entries["min_timestamp_us"].min()),
             int(entries["max_timestamp_us"].max()),
+            sum(footer.row_group(at).total_byte_size for at in range(footer.num_row_groups)),
+            typed,
         )
+
+    def column_statistics(self) -> list[ColumnStatistics]:
+        columns = column_statistics(
+            self._reader.metadata, self._reader.schema_arrow, len(PARQUET_SCHEMA), self._has_nan
+        )
+        return list(columns)
+
+    def _has_nan(self, path: tuple[str, ...]) -> bool:
+        """Return whether a typed column has NaN. JSON has none; the column of others is read."""
+        if self.schema.metadata.get(FORMAT_KEY) == b"json":
+            return False
+        for row_group in range(self._reader.metadata.num_row_groups):
+            column = self._read_chunks(row_group, [path[0]]).column(0)
+            for name in path[1:]:
+                column = pc.struct_field(column, name)
+            if pc.any(pc.is_nan(column)).as_py():
+                return True
+        return False
 
     def decoder(self, columns: Sequence[str]) -> Decode:
         schema = pa.schema([BATCH_SCHEMA.field(name) for name in columns])
@@ -187,6 +235,41 @@ class _ParquetFile(SegmentFile):
         finally:
             self._ahead = None
             self._source.end_reading_ahead()
+
+    # --- one row ---------------------------------------------------------------------------------
+
+    @property
+    def left_out(self) -> LeftOutColumns | None:
+        found = self._left_out
+        return None if found is None else LeftOutColumns(found.schema, found.give_back)
+
+    def find_pages(self) -> np.ndarray:
+        paths = list(PAGED_LEAVES)
+        if self._left_out is not None:
+            paths += [(name,) for name in self._left_out.columns]
+        return find_pages(
+            self._source.footer(), lambda *part: self._source.read(*part).to_pybytes(), paths
+        )
+
+    def read_row(self, row: int, pages: np.ndarray) -> tuple[int, pa.RecordBatch]:
+        reader = self._row_reader
+        if reader is None or reader.table.pages is not pages:
+            with_rows = self._entries[self._entries["rows"] > 0]
+            reader = self._row_reader = RowReader(
+                self._source,
+                PageTable(pages, self._source.footer()),
+                np.cumsum(with_rows["rows"], dtype=np.int64),
+                with_rows["null_columns"],
+                self._left_out,
+                self._read_chunks,
+            )
+        offset, record = reader.read(row, with_offset=not self._is_dense)
+        return (row if self._is_dense else offset - self._base_offset), record
+
+    def _read_chunks(self, row_group: int, columns: Sequence[str]) -> pa.Table:
+        ordinal = int(np.searchsorted(self._row_group_of, row_group))
+        self._source.prepare(self._chunks(ordinal, columns))
+        return self._reader.read_row_group(row_group, columns=list(columns), use_threads=False)
 
     # --- one batch -------------------------------------------------------------------------------
 

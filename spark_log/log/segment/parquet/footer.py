@@ -56,8 +56,8 @@ class FooterSink(io.RawIOBase):
         """Hold what is written from now on: the page index and the footer."""
         self._held = []
 
-    def write_held(self) -> None:
-        """Write what was held, with the checksum before the footer."""
+    def write_held(self) -> bytes:
+        """Write what was held, with the checksum before the footer; return it without this."""
         tail = b"".join(self._held or ())
         self._held = None
         footer = footer_bytes(pa.py_buffer(tail))
@@ -65,6 +65,7 @@ class FooterSink(io.RawIOBase):
         self._sink.write(index)
         self._sink.write(_CHECKSUM.pack(extend(0, footer_and_trailer), _CHECKSUM_MAGIC))
         self._sink.write(footer_and_trailer)
+        return tail
 
 
 def footer_bytes(tail: pa.Buffer) -> int:

@@ -54,6 +54,14 @@ class ParquetSource(ABC):
         """Return a file for pyarrow's reader."""
 
     @abstractmethod
+    def read(self, start: int, end: int) -> pa.Buffer:
+        """Return a part of the file, from what was prepared if that has it.
+
+        Raises:
+            ValueError: the file ends before.
+        """
+
+    @abstractmethod
     def part(self, start: int, end: int, near_end: int) -> pa.Buffer:
         """Return a part of the file.
 
@@ -62,6 +70,12 @@ class ParquetSource(ABC):
             end: position behind its last byte.
             near_end: position behind what will be wanted next; some of it is read, too.
         """
+
+    def footer(self) -> bytes:
+        """Return the footer of the Parquet format, without what follows it."""
+        size_bytes = self.size_bytes
+        length = int.from_bytes(self.read(size_bytes - 8, size_bytes - 4).to_pybytes(), "little")
+        return bytes(self.read(size_bytes - 8 - length, size_bytes - 8).to_pybytes())
 
     def prepare(self, chunks: Chunks) -> None:  # noqa: B027 - a mapped file needs no preparation
         """Read parts of the file that pyarrow's reader will ask for."""
@@ -93,6 +107,11 @@ class _MappedSource(ParquetSource):
 
     def to_arrow(self) -> pa.NativeFile:
         return pa.BufferReader(self._buffer)
+
+    def read(self, start: int, end: int) -> pa.Buffer:
+        if not 0 <= start <= end <= self.size_bytes:
+            raise ValueError(f"it has no bytes {start} to {end}")
+        return self._buffer.slice(start, end - start)
 
     def part(self, start: int, end: int, near_end: int) -> pa.Buffer:
         return self._buffer.slice(start, end - start)
@@ -165,7 +184,8 @@ class _RangedSource(ParquetSource):
         self._recent = []
 
     def read(self, start: int, end: int) -> pa.Buffer:
-        """Return bytes that pyarrow's reader asks for."""
+        if not 0 <= start <= end <= self.size_bytes:
+            raise ValueError(f"it has no bytes {start} to {end}")
         found = self._find(start, end)
         return (found or fetch_range(self._store, self._path, start, end)).cut(start, end)
 

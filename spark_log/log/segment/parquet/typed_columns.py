@@ -12,6 +12,7 @@ Checksums of batches cover the values, not what is stored for them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -59,6 +60,11 @@ class TypedColumnsWriter:
                 values = pc.if_else(bool_array(same), pa.scalar(None, pa.binary()), values)
         return {**columns, "value": values}
 
+    @property
+    def columns_of_left_out_values(self) -> tuple[str, ...]:
+        """Names of the columns that give back left-out values; none if no value may be missing."""
+        return () if self._encoding is None else tuple(self._typed.schema.names)
+
     def metadata(self) -> dict[bytes, bytes]:
         """Return the key-value metadata of the footer, after the last row group."""
         found = {FORMAT_KEY: self._typed.format.encode(), SCHEMA_KEY: self._typed.text.encode()}
@@ -67,17 +73,31 @@ class TypedColumnsWriter:
         return found
 
 
+def typed_columns_id(identity: Mapping[bytes, bytes]) -> str:
+    """Return a short text that differs for files whose typed columns, or left out values, differ.
+
+    Args:
+        identity: the key-value metadata in a file's footer.
+    """
+    if FORMAT_KEY not in identity:
+        return ""
+    parts = [identity.get(key, b"") for key in (FORMAT_KEY, SCHEMA_KEY, ENCODING_KEY)]
+    return sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
 class LeftOutValues:
     """The values that a segment left out.
 
     Attributes:
         columns: names of the columns that give them back.
+        schema: these columns.
     """
 
     def __init__(self, typed: TypedValues, encoding: str) -> None:
         self._typed = typed
         self._encoding = encoding
         self.columns = tuple(typed.schema.names)
+        self.schema = typed.schema
 
     @classmethod
     def of(cls, identity: Mapping[bytes, bytes]) -> LeftOutValues | None:
@@ -119,6 +139,84 @@ class LeftOutValues:
         source = np.arange(len(values))
         source[is_left_out] = len(values) + np.arange(len(given))
         return pa.concat_arrays([values, given]).take(pa.array(source))
+
+
+class TypedColumnsCheck:
+    """Compares the typed columns of a segment with the values that it kept.
+
+    A value that was left out is checked by the checksum of its batch, since its columns give it.
+
+    Attributes:
+        columns: names of the typed columns.
+    """
+
+    def __init__(self, typed: TypedValues, *, leaves_values_out: bool) -> None:
+        self._typed = typed
+        self._leaves_values_out = leaves_values_out
+        self.columns = tuple(typed.decoded_schema.names)
+
+    @classmethod
+    def of(cls, identity: Mapping[bytes, bytes]) -> TypedColumnsCheck | None:
+        """Return the check of a segment; None if it has no typed columns.
+
+        Args:
+            identity: the metadata in its footer.
+
+        Raises:
+            ValueError: this release does not know the schema.
+        """
+        if FORMAT_KEY not in identity:
+            return None
+        from spark_log.values import TypedValues  # late: few topics have typed columns
+
+        try:
+            typed = TypedValues(identity[FORMAT_KEY].decode(), identity[SCHEMA_KEY].decode())
+        except InvalidConfigurationError as error:
+            raise ValueError(f"its typed columns cannot be checked: {error}") from None
+        return cls(typed, leaves_values_out=ENCODING_KEY in identity)
+
+    def problem(self, rows: pa.RecordBatch) -> str | None:
+        """Return the first difference; None without one.
+
+        A value of which the file says that it did not decode has no columns. It may decode now: a
+        later release may read more.
+
+        Args:
+            rows: the columns ``offset``, ``value`` and `columns`.
+        """
+        has_value = bools_of(rows.column("value").is_valid())
+        if not self._leaves_values_out:
+            has_value = np.ones(rows.num_rows, np.bool_)
+        rows = rows.filter(bool_array(has_value))
+        expected = self._typed.decode(rows.column("value"))
+        failed = bools_of(rows.column("_decode_error").is_valid())
+        for name in self._typed.schema.names:
+            stored, decoded = rows.column(name), expected.column(name)
+            if failed.any():
+                decoded = pc.if_else(bool_array(failed), pa.scalar(None, decoded.type), decoded)
+            if not stored.equals(decoded):
+                problem = _difference(name, rows.column("offset"), stored, decoded)
+                if problem is not None:
+                    return problem
+        missing = bools_of(expected.column("_decode_error").is_valid()) & ~failed
+        if missing.any():
+            offset = rows.column("offset")[int(np.flatnonzero(missing)[0])].as_py()
+            return (
+                f"the value at offset {offset} does not decode, and _decode_error does not say so"
+            )
+        return None
+
+
+def _difference(name: str, offsets: pa.Array, stored: pa.Array, decoded: pa.Array) -> str | None:
+    """Return the first difference of two columns; None if only NaNs differ."""
+    pairs = zip(offsets, stored, decoded, strict=True)
+    for offset, ours, theirs in pairs:
+        if repr(ours.as_py()) != repr(theirs.as_py()):
+            return (
+                f"the column {name} at offset {offset} is {ours.as_py()!r:.100}, and the value "
+                f"says {theirs.as_py()!r:.100}"
+            )
+    return None
 
 
 def leaf_paths(field: pa.Field, path: str = "") -> Iterator[str]:

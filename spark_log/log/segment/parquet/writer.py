@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark_log.errors import InvalidRecordError
 from spark_log.log.files import SegmentName
-from spark_log.log.segment.parquet.footer import FooterSink
+from spark_log.log.segment.parquet.footer import FooterSink, footer_bytes
 from spark_log.log.segment.parquet.header_block import BATCH_SCHEMA, NO_RECORDS, encode_block
+from spark_log.log.segment.parquet.pages import find_pages
 from spark_log.log.segment.parquet.row_groups import (
     TIMESTAMP_TYPES_KEY,
     RowGroup,
@@ -45,6 +47,8 @@ from spark_log.record import (
 from spark_log.storage import Store, storage_errors
 
 if TYPE_CHECKING:
+    from pyarrow import parquet
+
     from spark_log.values import TypedValues
 
 OFFSET_FIELD: Final = pa.field("offset", pa.int64(), nullable=False)
@@ -62,17 +66,37 @@ PARQUET_SCHEMA: Final = pa.schema(
 )
 """The columns of a Parquet segment."""
 
+PAGED_LEAVES: Final = (
+    ("offset",),
+    ("timestamp",),
+    ("key",),
+    ("value",),
+    ("headers", "list", "element", "key"),
+    ("headers", "list", "element", "value"),
+)
+"""The leaves whose pages a look-up of a key reads alone (`pages`)."""
+
 WRITER_OPTIONS: Final[dict[str, object]] = {
     "compression": "zstd",
     "compression_level": 1,
     "use_dictionary": False,
+    "dictionary_pagesize_limit": 65_536,
     "column_encoding": dict.fromkeys(("offset", "timestamp", "partition"), "DELTA_BINARY_PACKED"),
     "write_statistics": ["offset", "timestamp"],
     "write_page_index": True,
     "write_page_checksum": True,
 }
-"""Options of pyarrow's writer. Keys and values have no dictionary: zstd finds what repeats, and
-building one takes longer. zstd's level 3 saves 2 % of the size, and takes 14 % longer."""
+"""Options of pyarrow's writer. Values have no dictionary: zstd finds what repeats, and building one
+takes longer. zstd's level 3 saves 2 % of the size, and takes 14 % longer. A dictionary ends at 64
+KiB: a row group has few rows for each entry of a larger one, and engines decode all entries."""
+
+_SAMPLE_ROWS: Final = 8_192
+_ROWS_A_KEY: Final = 4
+"""Keys have a dictionary if each of the first ones occurs so often, on average. Engines then read
+the keys in half the time or less."""
+
+_MAGIC_BYTES: Final = 4
+"""Bytes at the beginning of a Parquet file, before the first row group."""
 
 _HELD_BYTES: Final = 4_194_304
 """Bytes of header blocks that are held until the last row group is written. Behind it, they are
@@ -107,8 +131,6 @@ class ParquetSegmentWriter:
         Raises:
             StorageError: the segment cannot be staged.
         """
-        from pyarrow import parquet  # late: clients without a table start without it
-
         self._directory = directory
         self._url = f"{store.url}/{directory}"
         self._base_offset = name.base_offset
@@ -126,16 +148,14 @@ class ParquetSegmentWriter:
         self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
         self._last_header: BatchHeader | None = None
+        self._index = b"", 0
         self._timestamp_types: set[int] = set()
+        self._writer: parquet.ParquetWriter | None = None
         with storage_errors(directory):
             self._staged = store.stage(directory)
         try:
             self._sink = FooterSink(self._staged.sink)
             self._file = pa.PythonFile(self._sink, mode="w")  # counts what was written
-            with storage_errors(directory):
-                self._writer = parquet.ParquetWriter(
-                    self._file, self._schema, **_writer_options(self._schema)
-                )
         except BaseException:
             self._staged.discard()
             raise
@@ -144,6 +164,19 @@ class ParquetSegmentWriter:
     def record_count(self) -> int:
         """Number of offsets covered so far, also by records that a rewrite left out."""
         return self._next_delta
+
+    def find_pages(self) -> np.ndarray:
+        """Return the pages of the finished file, for `SegmentReader.read_row`."""
+        index, position = self._index
+        paths = list(PAGED_LEAVES)
+        if self._typed is not None:
+            paths += [(name,) for name in self._typed.columns_of_left_out_values]
+        size_bytes = footer_bytes(pa.py_buffer(index))
+        return find_pages(
+            index[-size_bytes:-8],
+            lambda start, end: index[start - position : end - position],
+            paths,
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -172,11 +205,12 @@ class ParquetSegmentWriter:
         if headers[-1].last_offset_delta >= MAX_SEGMENT_RECORDS:
             raise InvalidRecordError(f"a segment holds at most {MAX_SEGMENT_RECORDS} records")
         rows, control = _without_control(records, headers)
-        position = self._file.tell()
         with storage_errors(self._directory):
+            position = self._file.tell() or _MAGIC_BYTES
             if rows.num_rows:
+                writer = self._opened(rows)
                 table = pa.Table.from_batches([self._stored(rows)])
-                self._writer.write_table(table, row_group_size=rows.num_rows)
+                writer.write_table(table, row_group_size=rows.num_rows)
             size_bytes = self._file.tell() - position
             sums = [array_crc32c(column) for column in records.columns]
             self._held.append(encode_block(headers, sums, control, self._append_id))
@@ -201,15 +235,17 @@ class ParquetSegmentWriter:
             raise InvalidRecordError("a segment needs at least one batch")
         least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
         with storage_errors(self._directory):
+            writer = self._opened(NO_RECORDS)
             self._write_held()
             types = ",".join(map(str, sorted(self._timestamp_types))).encode()
             identity = {**self._identity, TIMESTAMP_TYPES_KEY: types}
             if self._typed is not None:
                 identity |= self._typed.metadata()
-            self._writer.add_key_value_metadata(encode_row_groups(self._row_groups, identity))
+            writer.add_key_value_metadata(encode_row_groups(self._row_groups, identity))
+            position = self._file.tell()
             self._sink.hold()
-            self._writer.close()
-            self._sink.write_held()
+            writer.close()
+            self._index = self._sink.write_held(), position
             self._staged.seal()
         return StagedSegment(
             self._staged,
@@ -229,9 +265,19 @@ class ParquetSegmentWriter:
     def discard(self) -> None:
         """Delete the staged file. A segment that was put from it stays."""
         self._sink.hold()  # the footer that pyarrow writes on closing
-        with suppress(OSError, pa.ArrowException):
-            self._writer.close()
+        if self._writer is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._writer.close()
         self._staged.discard()
+
+    def _opened(self, rows: pa.RecordBatch) -> parquet.ParquetWriter:
+        """Return pyarrow's writer; open it for the first rows, which decide about a dictionary."""
+        if self._writer is None:
+            from pyarrow import parquet  # late: clients without a table start without it
+
+            options = _writer_options(self._schema, has_key_dictionary=_repeats(rows["key"]))
+            self._writer = parquet.ParquetWriter(self._file, self._schema, **options)
+        return self._writer
 
     def _stored(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         offsets = ints_of(rows.column(OFFSET_DELTA_FIELD.name), np.int32).astype(np.int64)
@@ -276,6 +322,7 @@ class ParquetSegmentWriter:
 
     def _write_held(self) -> None:
         """Write the header blocks that are held."""
+        self._opened(NO_RECORDS)
         first = len(self._row_groups) - len(self._held)
         for at, block in enumerate(self._held, first):
             position = self._file.tell()
@@ -294,7 +341,14 @@ class ParquetSegmentWriter:
             self._min_timestamp_us = least_us if known_us is None else min(least_us, known_us)
 
 
-def _writer_options(schema: pa.Schema) -> dict[str, object]:
+def _repeats(keys: pa.Array) -> bool:
+    """Return whether keys occur often enough for a dictionary, as far as the first ones tell."""
+    sample = keys.slice(0, _SAMPLE_ROWS)
+    count = len(sample) - sample.null_count
+    return count > 0 and int(pc.count_distinct(sample).as_py()) * _ROWS_A_KEY <= count
+
+
+def _writer_options(schema: pa.Schema, *, has_key_dictionary: bool) -> dict[str, object]:
     """Return the options of pyarrow's writer for a file.
 
     Typed columns are mostly read without the value. They, and the keys then, have dictionaries; the
@@ -302,7 +356,7 @@ def _writer_options(schema: pa.Schema) -> dict[str, object]:
     """
     typed = [path for field in list(schema)[len(PARQUET_SCHEMA) :] for path in leaf_paths(field)]
     if not typed:
-        return WRITER_OPTIONS
+        return WRITER_OPTIONS | {"use_dictionary": ["key"] if has_key_dictionary else False}
     return WRITER_OPTIONS | {
         "use_dictionary": ["key", *typed],
         "write_statistics": ["offset", "timestamp", *typed],

@@ -84,6 +84,19 @@ class TestOthers:
         assert {name for name, found in told.items() if found} == {"offset", "timestamp"}
         assert all(row_group.column(at).has_offset_index for at in range(2))
 
+    @pytest.mark.parametrize(("different", "has_dictionary"), [(3, True), (90, False), (0, False)])
+    def test_find_a_dictionary_of_keys_that_repeat(self, store, different, has_dictionary):
+        name = parquet_name(last=99)
+        made = [row(b"v%d" % n, b"k%d" % (n % different) if different else None) for n in range(99)]
+        parts = [marker(0)], [Part(made, list(range(1, 100)))]
+        reader = put_parquet(store, parts, name)
+        source = pa.BufferReader(store.open_buffer(f"{DIRECTORY}/{name.file_name}"))
+        row_group = parquet.read_metadata(source).row_group(0)
+        columns = map(row_group.column, range(row_group.num_columns))
+        found = {each.path_in_schema for each in columns if each.has_dictionary_page}
+        assert found == ({"key"} if has_dictionary else set())
+        assert records_of(reader.read(1)) == list(enumerate(rows_of(batch_of(parts[1])[1]), 1))
+
     def test_never_get_a_row_group_without_rows(self, store):
         name = parquet_name(last=9)
         reader = put_parquet(store, [[marker(0)], [aborted(1, 4)], [data(5, 5)]], name)

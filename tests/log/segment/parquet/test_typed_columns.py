@@ -2,6 +2,7 @@
 
 import json
 from decimal import Decimal
+from hashlib import sha256
 from uuid import uuid4
 
 import pyarrow as pa
@@ -94,6 +95,24 @@ def test_typed_columns_have_statistics_and_dictionaries(store):
         assert found[path].is_stats_set, path
         assert "RLE_DICTIONARY" in found[path].encodings, path
     assert not found["value"].is_stats_set
+
+
+def test_a_large_dictionary_ends_early(store):
+    """Engines decode all entries of it for each row group (docs/adr/0048)."""
+    values = [b'{"s":"%b"}' % sha256(b"%d" % at).hexdigest().encode() for at in range(4000)]
+    name = parquet_name(last=len(values) - 1)
+    reader = put_parquet(store, [parts_of(values)], name, typed(ddl="s STRING"))
+
+    row_group = in_parquet(store, name).metadata.row_group(0)
+    column = next(
+        each
+        for each in map(row_group.column, range(row_group.num_columns))
+        if each.path_in_schema == "s"
+    )
+    assert column.has_dictionary_page
+    assert column.total_uncompressed_size > 250_000
+    assert column.data_page_offset - column.dictionary_page_offset < 100_000
+    assert values_of(reader) == values
 
 
 @pytest.mark.parametrize("is_mapped", [True, False])

@@ -1,0 +1,14 @@
+"""Groups of Kafka's clients (the classic protocol), which a gateway coordinates.
+
+- `group_state`: a group in the coordinator's memory: members, requests that wait, answers;
+  `classic_decisions`: the group after an event, with answers, timers and the change to append.
+- `coordinated_group`: one group with its log and the fence of its offsets; `group_coordinators`:
+  all groups of a gateway, with timers.
+
+Every generation, assignment and leave is a conditional append to the group's log before it is
+answered, so of two coordinators one loses. Heartbeats and waiting joins are in memory alone.
+"""
+
+from spark_log.util.exports import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__)

@@ -1,0 +1,12 @@
+from .classic_decisions import GroupLimits as GroupLimits
+from .classic_decisions import JoinRequest as JoinRequest
+from .classic_decisions import MemberIdentity as MemberIdentity
+from .coordinated_group import CoordinatedGroup as CoordinatedGroup
+from .coordinated_group import GroupLostError as GroupLostError
+from .group_coordinators import GroupCoordinators as GroupCoordinators
+from .group_coordinators import GroupRefusedError as GroupRefusedError
+from .group_state import GroupError as GroupError
+from .group_state import HeartbeatAnswer as HeartbeatAnswer
+from .group_state import JoinAnswer as JoinAnswer
+from .group_state import LeaveAnswer as LeaveAnswer
+from .group_state import SyncAnswer as SyncAnswer

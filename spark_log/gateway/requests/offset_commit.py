@@ -1,0 +1,99 @@
+"""OffsetCommit: committed offsets of a group, in the table that all consumers have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_log.errors import SparkLogError
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.groups import GroupError, MemberIdentity
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.metadata import MetadataImage
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+_Response = message_class("OffsetCommitResponse")
+
+MAX_METADATA_BYTES = 4096
+"""Kafka's default of ``offset.metadata.max.bytes``."""
+
+_TOPIC_ID_VERSION = 10
+
+
+def _all_refused(request: Any, code: int, _: str) -> Any:
+    return _response(request, lambda *_: code)
+
+
+API = Api(8, "OffsetCommit", 2, 10, error_response=_all_refused)
+
+
+async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+    """Commit the offsets of all partitions that exist, all of them or none."""
+    if not request.group_id:
+        return _all_refused(request, ErrorCode.INVALID_GROUP_ID, "")
+    image = await gateway.run_blocking(gateway.cluster.image)
+    by_id = context.api_version >= _TOPIC_ID_VERSION
+    errors: dict[tuple[str, int], int] = {}
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic in request.topics:
+        key = topic.topic_id if by_id else topic.name
+        for each in topic.partitions:
+            found = _partition(image, key, each.partition_index, by_id=by_id)
+            if isinstance(found, ErrorCode):
+                errors[key, each.partition_index] = found
+            elif len((each.committed_metadata or "").encode()) > MAX_METADATA_BYTES:
+                errors[key, each.partition_index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            elif each.committed_offset < 0:
+                errors[key, each.partition_index] = ErrorCode.OFFSET_OUT_OF_RANGE
+            else:
+                offsets[found] = OffsetAndMetadata(
+                    each.committed_offset,
+                    each.committed_metadata or "",
+                    each.committed_leader_epoch,
+                )
+    code: int
+    try:
+        code = await gateway.groups.commit(
+            request.group_id,
+            MemberIdentity(request.member_id, request.group_instance_id),
+            request.generation_id_or_member_epoch,
+            offsets,
+        )
+    except SparkLogError as error:
+        code = error_code(error)
+    if code in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
+        errors.clear()  # the whole request is refused
+    return _response(
+        request, lambda topic, at: errors.get((topic.topic_id if by_id else topic.name, at), code)
+    )
+
+
+def _partition(
+    image: MetadataImage, key: str, number: int, *, by_id: bool
+) -> TopicPartition | ErrorCode:
+    topic = image.find_by_id(key) if by_id else image.find(key)
+    if topic is None and by_id:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if topic is None or number not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return TopicPartition(topic.name, number)
+
+
+def _response(request: Any, code_of: Any) -> Any:
+    return _Response(
+        topics=[
+            _Response.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    _Response.OffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=code_of(topic, each.partition_index),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

@@ -1,0 +1,171 @@
+"""Consumer groups of librdkafka at gateways, beside our own consumers, and with gateways killed."""
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from tests.gateway.processes import gateway_processes
+
+confluent_kafka = pytest.importorskip("confluent_kafka")
+
+TOPIC, PARTITIONS = "flights", 4
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def root(gateway):
+    Admin(gateway.cluster.root).create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])
+    return gateway.cluster.root
+
+
+class GroupConsumer:
+    """A consumer of librdkafka on a thread of its own, which commits after each poll.
+
+    Attributes:
+        read: the values that it has read, with partition and offset.
+        assigned: the partitions that it has.
+    """
+
+    def __init__(self, addresses, name, **config):
+        self.read = []
+        self.assigned = set()
+        self.errors = []
+        self._stopping = threading.Event()
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": ",".join(addresses),
+                "group.id": "g",
+                "client.id": name,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 200,
+                "topic.metadata.refresh.interval.ms": 500,
+                "reconnect.backoff.max.ms": 200,
+                **config,
+            }
+        )
+        self._consumer.subscribe([TOPIC])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        while not self._stopping.is_set():
+            messages = self._consumer.consume(100, timeout=0.1)
+            self.assigned = {each.partition for each in self._consumer.assignment()}
+            for message in messages:
+                if message.error() is None:
+                    value = message.value().decode()
+                    self.read.append((value, message.partition(), message.offset()))
+            if messages:
+                try:
+                    self._consumer.commit(asynchronous=False)
+                except confluent_kafka.KafkaException as error:
+                    self.errors.append(error.args[0].name())
+        self._consumer.close()
+
+    def stop(self):
+        self._stopping.set()
+        self._thread.join(TIMEOUT_S)
+
+
+def wait_until(holds):
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not holds():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def send(root, numbers):
+    with Producer(root) as producer:
+        for number in numbers:
+            producer.send(TOPIC, f"v{number}".encode(), partition=number % PARTITIONS)
+
+
+def values(*consumers):
+    return {value for each in consumers for value, _, _ in each.read}
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_two_consumers_share_the_partitions_and_one_takes_over(gateway, root, strategy):
+    config = {"partition.assignment.strategy": strategy}
+    first = GroupConsumer([gateway.address], "first", **config)
+    wait_until(lambda: len(first.assigned) == PARTITIONS)
+    second = GroupConsumer([gateway.address], "second", **config)
+    wait_until(lambda: len(first.assigned) == len(second.assigned) == PARTITIONS // 2)
+    assert not first.assigned & second.assigned
+    send(root, range(200))
+    wait_until(lambda: len(values(first, second)) == 200)
+    first.stop()
+    wait_until(lambda: len(second.assigned) == PARTITIONS)
+    second.stop()
+    committed = Admin(root).list_group_offsets("g")
+    assert [committed[TopicPartition(TOPIC, each)].offset for each in range(PARTITIONS)] == [50] * 4
+    assert len(first.read) + len(second.read) == 200, "nothing is read twice"
+
+
+def test_our_own_consumer_goes_on_where_kafkas_clients_stopped(gateway, root):
+    send(root, range(40))
+    theirs = GroupConsumer([gateway.address], "theirs")
+    wait_until(lambda: len(values(theirs)) == 40)
+    theirs.stop()
+    send(root, range(40, 60))
+    with Consumer(TOPIC, root=root, group_id="g", auto_offset_reset="earliest") as ours:
+        found = set()
+        while polled := ours.poll(timeout_ms=500):
+            found |= {record.value for each in polled.values() for record in each}
+    assert found == {b"v%d" % number for number in range(40, 60)}
+    again = GroupConsumer([gateway.address], "again")
+    send(root, [60])
+    wait_until(lambda: values(again) == {"v60"})
+    again.stop()
+
+
+def test_a_static_member_that_starts_again_keeps_its_partitions(gateway, root):
+    config = {"group.instance.id": "i", "session.timeout.ms": 30_000}
+    other = GroupConsumer([gateway.address], "other", **{**config, "group.instance.id": "j"})
+    static = GroupConsumer([gateway.address], "static", **config)
+    wait_until(lambda: len(static.assigned) == len(other.assigned) == PARTITIONS // 2)
+    before = static.assigned
+    generation = Admin(root).describe_groups(["g"])["g"].generation
+    static.stop()
+    again = GroupConsumer([gateway.address], "static", **config)
+    wait_until(lambda: again.assigned == before)
+    assert Admin(root).describe_groups(["g"])["g"].generation == generation
+    again.stop()
+    other.stop()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_gateways_that_are_killed_or_stopped_lose_nothing(tmp_path, how):
+    """Two of three gateways in turn; the stopped one continues when another has its groups."""
+    root = str(tmp_path / "root")
+    with gateway_processes(root, 3) as gateways:
+        Admin(root).create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])
+        addresses = [each.address for each in gateways]
+        consumers = [GroupConsumer(addresses, f"c{number}") for number in range(3)]
+        sent = 0
+        for victim in (*gateways[:2], None):
+            send(root, range(sent, sent + 500))
+            sent += 500
+            wait_until(lambda: len(values(*consumers)) > sent - 400)  # noqa: B023
+            if victim is not None and how is signal.SIGKILL:
+                victim.kill()
+            elif victim is not None:
+                os.kill(victim.pid, how)
+                threading.Timer(8, os.kill, (victim.pid, signal.SIGCONT)).start()
+        wait_until(lambda: len(values(*consumers)) == sent)
+        wait_until(lambda: offsets_of(root) == sent)
+        for each in consumers:
+            each.stop()
+    assert values(*consumers) == {f"v{number}" for number in range(sent)}
+
+
+def offsets_of(root):
+    """The sum of the committed offsets: the number of records that are done."""
+    return sum(each.offset for each in Admin(root).list_group_offsets("g").values())
