@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, TopicPartition
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.record import (
@@ -83,7 +83,7 @@ class TestPlaces:
         place(client, LATEST)
         log.append(numbered(3, 4))
         assert place(client, LATEST) == (7, -1)
-        Admin(root).delete_records({(TOPIC, 0): 3})
+        Admin(root).delete_records({TopicPartition(TOPIC, 0): 3})
         assert place(client, EARLIEST) == place(client, EARLIEST_LOCAL) == (3, -1)
 
     def test_end_at_the_last_stable_offset_for_read_committed(self, client, log):
