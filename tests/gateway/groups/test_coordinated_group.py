@@ -44,7 +44,7 @@ class Process:
     """A gateway with the group in memory."""
 
     def __init__(self, store, clock, table):
-        self.features = []
+        self.features: list[str] = []
         log = GroupLog(store, "g", clock)
         finalize = lambda: self.features.append("finalized")  # noqa: E731
         self.group = CoordinatedGroup(log, table, "g", finalize_feature=finalize)
