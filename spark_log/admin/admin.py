@@ -704,7 +704,8 @@ class Admin(ForeignMethods):
 
         Args:
             states_filter: the states of the groups to return, in upper or lower case: ``Empty``,
-                ``Stable``, ``Reconciling``; None for all.
+                ``Stable``, ``Reconciling``, ``PreparingRebalance``, ``CompletingRebalance``; None
+                for all.
 
         Raises:
             InvalidConfigurationError: a state is not known.

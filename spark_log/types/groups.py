@@ -31,9 +31,11 @@ class GroupListing:
 
     Attributes:
         group_id: the group's id.
-        protocol_type: ``consumer``; empty for a group that never had members.
+        protocol_type: ``consumer``, or the type that Kafka's clients at a gateway have; empty for a
+            group that never had members.
         group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions move from one member
-            to another.
+            to another. Of Kafka's clients at a gateway: ``PreparingRebalance`` while they join
+            again, ``CompletingRebalance`` until their leader has assigned.
     """
 
     group_id: str
@@ -72,8 +74,10 @@ class GroupDescription:
     Attributes:
         group_id: the group's id.
         group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions move from one member
-            to another.
-        protocol_type: ``consumer``; empty for a group that never had members.
+            to another. Of Kafka's clients at a gateway: ``PreparingRebalance`` while they join
+            again, ``CompletingRebalance`` until their leader has assigned.
+        protocol_type: ``consumer``, or the type that Kafka's clients at a gateway have; empty for a
+            group that never had members.
         protocol: the name of the assignor; empty without members.
         generation: the generation of the newest change.
         members: the members, in the order in which they joined.

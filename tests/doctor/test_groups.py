@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, OffsetAndMetadata, TopicPartition
-from spark_log.coordinator import GroupCoordinator, OffsetsTable
+from spark_log.coordinator import (
+    STABLE,
+    ClassicGroup,
+    ClassicMember,
+    GroupCoordinator,
+    GroupLog,
+    OffsetsTable,
+)
 from spark_log.doctor import CheckStatus, Severity
 from tests.doctor.support import append
 
@@ -75,6 +82,19 @@ def test_members_whose_processes_have_ended(patient, cluster, member):
     assert found.problem.code == "group-members-gone"
     assert found.message.startswith("its 1 members have sent no heartbeat for 11 min")
     assert "unread: t-0 (1 records" in found.message
+
+
+def test_kafkas_clients_keep_no_heartbeats_in_the_root(patient, cluster):
+    """A gateway has them in memory; if all gateways ended, the members may still be in the log."""
+    member = ClassicMember("m", None, "c", "/h", 60_000, 10_000, (("range", b""),))
+    classic = ClassicGroup("consumer", STABLE, "m", {"m": member})
+    GroupLog(cluster.store, "g", cluster.clock).commit(
+        lambda group: group.with_classic(classic, "range", 1).to_record("join", ("m",), "")
+    )
+    append(cluster, b"1")
+    commit(cluster, generation=1, member_id="m", t0=1)
+    patient.clock.advance_ms(60 * MINUTE_MS)
+    assert patient.findings("groups") == []
 
 
 def test_no_members_and_a_lag_that_grows(patient, cluster):

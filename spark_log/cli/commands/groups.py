@@ -46,7 +46,8 @@ def list_groups(
         typer.Option(
             "--state",
             metavar="STATE",
-            help="Only groups in this state: Empty, Stable or Reconciling. Repeatable.",
+            help="Only groups in this state: Empty, Stable, Reconciling, PreparingRebalance or "
+            "CompletingRebalance. Repeatable.",
         ),
     ] = None,
 ) -> None:

@@ -85,7 +85,7 @@ class GroupPage:
 
     Attributes:
         group_id: the group's id.
-        state: ``Empty``, ``Stable`` or ``Reconciling``.
+        state: one of `spark_log.coordinator.GROUP_STATES`.
         protocol: the name of the assignor; empty without members.
         generation: the generation of the newest change.
         lag: the sum of the partitions' lags.

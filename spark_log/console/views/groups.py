@@ -38,7 +38,7 @@ class GroupRow:
 
     Attributes:
         group_id: the group's id.
-        state: ``Empty``, ``Stable`` or ``Reconciling``.
+        state: one of `spark_log.coordinator.GROUP_STATES`.
         members: the number of the group's members.
         topics: the topics with a committed offset, without deleted topics.
         partitions: the number of these topics' partitions with a committed offset.

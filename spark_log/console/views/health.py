@@ -143,7 +143,8 @@ def _of_partitions(
 
 
 def _of_groups(states: Mapping[str, str]) -> Iterator[HealthNotice]:
-    moving = [group_id for group_id, state in states.items() if state == "Reconciling"]
+    quiet = ("Empty", "Stable")
+    moving = [group_id for group_id, state in states.items() if state not in quiet]
     if moving:
         path = link("/group", group=moving[0]) if len(moving) == 1 else "/groups"
         yield HealthNotice("info", f"Partitions move between members of {_names(moving)}.", path)

@@ -72,7 +72,7 @@ class GroupBehind:
 
     Attributes:
         group_id: the group's id.
-        state: ``Empty``, ``Stable`` or ``Reconciling``.
+        state: one of `spark_log.coordinator.GROUP_STATES`.
         lag: the number of unread records in the partitions that were listed.
         lag_ms: the age of the oldest unread record in the partitions that were read; None if
             unknown.

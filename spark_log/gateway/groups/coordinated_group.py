@@ -57,7 +57,7 @@ class FencedOffsets(Protocol):
 
 
 class CoordinatedGroup:
-    """Loads and changes one classic group. For one thread at a time; every method may block."""
+    """Loads and changes one classic group. For one thread at a time, except `commit`; may block."""
 
     def __init__(
         self,
@@ -158,19 +158,15 @@ class CoordinatedGroup:
     ) -> None:
         """Commit offsets of a member in the group's generation; durable on return.
 
+        Any thread may call this at any time: it does not use the group's log.
+
         Raises:
-            IllegalGenerationError: a higher generation has started, and this gateway knows it.
-            GroupLostError: another gateway began a higher generation.
+            IllegalGenerationError: a higher generation has started. `check` tells whether another
+                gateway began it.
             UnknownOutcomeError: the offsets may be committed; it is safe to commit them again.
-            SparkLogError: see `OffsetsTable.commit`.
+            SparkLogError: See `OffsetsTable.commit`.
         """
-        try:
-            self._table.commit(
-                self.group_id, offsets, generation=state.generation, member_id=member_id
-            )
-        except IllegalGenerationError:
-            self.check(state)
-            raise
+        self._table.commit(self.group_id, offsets, generation=state.generation, member_id=member_id)
 
     def _check(self, group: Group, known: Group) -> None:
         if (group.classic, group.generation) != (known.classic, known.generation):

@@ -253,9 +253,11 @@ class GroupCoordinators:
         member_id = classic_decisions.member_id_of(state, identity)
         try:
             await self._run_blocking(entry.group.commit, state, member_id, offsets)
-        except GroupLostError:
-            self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
-            raise GroupRefusedError(GroupError.NOT_COORDINATOR) from None
+        except IllegalGenerationError:
+            async with entry.lock:
+                if not await self._is_current(group_id, entry):
+                    raise GroupRefusedError(GroupError.NOT_COORDINATOR) from None
+            raise
 
     def close(self) -> None:
         """End all timers, and tell members to find another coordinator."""
@@ -309,6 +311,10 @@ class GroupCoordinators:
                     except GroupLostError:
                         self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
                         return
+                    except asyncio.CancelledError:
+                        # The thread continues: no later event may use this object beside it.
+                        self._lose(group_id, entry, GroupError.COORDINATOR_NOT_AVAILABLE)
+                        raise
                     except SparkLogError as error:
                         _log.warning(
                             "group %s: a change was not written, and its members join again: %s",
@@ -367,6 +373,9 @@ class GroupCoordinators:
             self._lose(group_id, entry, GroupError.COORDINATOR_NOT_AVAILABLE)
             _log.warning("group %s cannot be loaded: %s", group_id, error)
             raise GroupRefusedError(GroupError.COORDINATOR_NOT_AVAILABLE) from None
+        except asyncio.CancelledError:
+            self._lose(group_id, entry, GroupError.COORDINATOR_NOT_AVAILABLE)
+            raise
         if self._is_closed:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry.state = decision.state
@@ -449,14 +458,20 @@ class GroupCoordinators:
 
     async def _check(self, group_id: str, entry: _Entry) -> None:
         async with entry.lock:
-            if entry.state is None:
-                return
-            try:
-                await self._run_blocking(entry.group.check, entry.state)
-            except GroupLostError:
-                self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
-                return
-            except SparkLogError as error:
-                _log.debug("group %s: its log was not read: %s", group_id, error)
-            if entry.state is not None and self._entries.get(group_id) is entry:
+            if await self._is_current(group_id, entry):
                 self._set_timers(group_id, entry, (Timer(_CHECK, CHECK_INTERVAL_MS),))
+
+    async def _is_current(self, group_id: str, entry: _Entry) -> bool:
+        """Return whether this gateway still coordinates a group, whose lock the caller holds."""
+        if entry.state is None:
+            return False
+        try:
+            await self._run_blocking(entry.group.check, entry.state)
+        except GroupLostError:
+            self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
+        except SparkLogError as error:
+            _log.debug("group %s: its log was not read: %s", group_id, error)
+        except asyncio.CancelledError:
+            self._lose(group_id, entry, GroupError.COORDINATOR_NOT_AVAILABLE)
+            raise
+        return self._entries.get(group_id) is entry

@@ -44,7 +44,7 @@ class Process:
     """A gateway with the group in memory."""
 
     def __init__(self, store, clock, table):
-        self.features = []
+        self.features: list[str] = []
         log = GroupLog(store, "g", clock)
         finalize = lambda: self.features.append("finalized")  # noqa: E731
         self.group = CoordinatedGroup(log, table, "g", finalize_feature=finalize)
@@ -167,7 +167,7 @@ def test_a_late_coordinator_loses_by_its_first_change_check_or_commit(open_proce
     new.apply(decisions.leave(new.state, [MemberIdentity(name)], 3, LIMITS))
     new.stable()
     offsets = {TopicPartition("t", 0): OffsetAndMetadata(1)}
-    with pytest.raises(GroupLostError):
+    with pytest.raises(IllegalGenerationError):
         late.group.commit(late.state, name, offsets)
     assert table.committed == {}
     with pytest.raises(GroupLostError):
@@ -183,7 +183,7 @@ def test_a_commit_of_an_older_generation_that_this_gateway_knows_of(open_process
     process.join(name, generation_begins=False)
     process.begin()
     process.sync(name)
-    with pytest.raises((IllegalGenerationError, GroupLostError)):
+    with pytest.raises(IllegalGenerationError):
         process.group.commit(before, name, {TopicPartition("t", 0): OffsetAndMetadata(1)})
 
 

@@ -133,9 +133,11 @@ class SimulatedGateway:
                 self._group.commit(state, member_id, offsets)
             except IllegalGenerationError:
                 error = GroupError.ILLEGAL_GENERATION
-            except GroupLostError:
-                request.answer = GroupError.NOT_COORDINATOR
-                raise
+                try:
+                    self._group.check(state)
+                except GroupLostError:
+                    request.answer = GroupError.NOT_COORDINATOR
+                    raise
             except SparkLogError:
                 error = GroupError.COORDINATOR_NOT_AVAILABLE  # it may be committed
         request.answer = error
