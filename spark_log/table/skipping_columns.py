@@ -58,7 +58,7 @@ def _leaves(fields: Iterable[pa.Field], prefix: str) -> Iterator[str]:
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
-    return pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return bool(pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _has_statistics(file: DataFile, name: str) -> bool:

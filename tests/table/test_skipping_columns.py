@@ -25,11 +25,11 @@ SCHEMA = pa.schema(
 
 def file(rows=3, **statistics):
     """Return a file; of each column its smallest value, its largest value and its nulls."""
-    parts = [
+    least, most, nulls = (
         {name: each[at] for name, each in statistics.items() if each[at] is not None}
         for at in range(3)
-    ]
-    return DataFile("f.parquet", 1, rows, *parts)
+    )
+    return DataFile("f.parquet", 1, rows, least, most, nulls)
 
 
 LOG = {"offset": (0, 2, 0), "timestamp": ("2024-01-01T00:00:00.000Z",) * 2 + (0,)}
