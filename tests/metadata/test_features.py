@@ -10,9 +10,7 @@ from spark_log.metadata.features import FEATURES, TABLE_VERSION, feature_updates
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import ConfigRecord, TopicRecord
 
-USE = ConfigRecord(
-    resource_type="topic", resource_name="a", name=TABLE_VERSION.setting, value="delta"
-)
+USE = ConfigRecord(resource_type="topic", resource_name="a", name="table.format", value="delta")
 
 
 def test_the_first_use_finalizes_the_feature_before_it():
