@@ -7,7 +7,6 @@ several tries, in turns; a local directory, appends are not synced.
 """
 
 import argparse
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -106,4 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

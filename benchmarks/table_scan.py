@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -114,9 +115,9 @@ def _measure(records: int, repeats: int, directory: str | None) -> Iterator[Figu
         for case in _cases(records):
             for program, (ours, theirs) in _READS.items():
                 reads = {
-                    "scan": lambda ours=ours, case=case: ours(root, case),
-                    "peer": lambda theirs=theirs, case=case: theirs(peer, case),
-                    "table": lambda theirs=theirs, case=case: theirs(table, case),
+                    "scan": partial(ours, root, case),
+                    "peer": partial(theirs, peer, case),
+                    "table": partial(theirs, table, case),
                 }
                 yield from _compare(f"{size}, {program}, {case.name}", reads, case.rows, repeats)
         yield Figure(
@@ -242,7 +243,7 @@ _READS: dict[str, tuple[_Read, _Read]] = {
 
 
 def _compare(
-    name: str, reads: dict[str, Callable[[], int]], rows: int, repeats: int
+    name: str, reads: Mapping[str, Callable[[], int]], rows: int, repeats: int
 ) -> Iterator[Figure]:
     processor: dict[str, list[float]] = {way: [] for way in reads}
     elapsed: dict[str, list[float]] = {way: [] for way in reads}
@@ -253,9 +254,9 @@ def _compare(
             elapsed[way].append(time.perf_counter() - began)
             processor[way].append(time.process_time() - processor_began)
             assert found == rows, (name, way, found, rows)
-    least = {way: min(found[1:]) for way, found in processor.items()}
-    for way, found in elapsed.items():
-        yield Figure(f"{name}, {way}", rows / min(found[1:]) / 1e6, "M records/s")
+    least = {way: min(took_s[1:]) for way, took_s in processor.items()}
+    for way, took_s in elapsed.items():
+        yield Figure(f"{name}, {way}", rows / min(took_s[1:]) / 1e6, "M records/s")
     for way in ("scan", "table"):
         ratio = least["peer"] / least[way]
         _console.print(f"{name}: peer / {way} {ratio:.2f}", style="dim")

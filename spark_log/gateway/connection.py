@@ -6,7 +6,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -49,17 +49,22 @@ class Dispatcher(Protocol):
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
 
+    def ends_with_connection(self, api_key: int) -> bool:
+        """Return whether an answer is worth nothing when its client is gone."""
+
 
 @dataclass(slots=True)
 class _Request:
     """A request that has no answer yet.
 
     Attributes:
-        size_bytes: the size of its frame.
+        size_bytes: the memory that it has taken.
+        ends_with_connection: whether it is cancelled when its client is gone.
         task: the handler; its result is the answer's frame.
     """
 
     size_bytes: int
+    ends_with_connection: bool
     task: asyncio.Task[list[bytes] | None] = field(repr=False)
 
 
@@ -110,6 +115,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment] # until it is made
         self._received = bytearray()
         self._frame_bytes = 0  # of the frame that is being received; 0 between frames
+        self._reserved_bytes = 0  # the memory that it has taken, or waits for
         self._frame_began_s = 0.0
         self._has_memory = False
         self._requests: deque[_Request] = deque()
@@ -146,9 +152,12 @@ class Connection(asyncio.Protocol):
         if self._frame_bytes and not self._has_memory:
             self._memory.withdraw(self._on_memory)
         elif self._frame_bytes:
-            self._memory.release(self._frame_bytes)
+            self._memory.release(self._reserved_bytes)
         self._frame_bytes = 0
         self._received.clear()
+        for request in tuple(self._requests):
+            if request.ends_with_connection:
+                request.task.cancel()
         self._on_close(self)
         self.closed.set()
 
@@ -170,11 +179,8 @@ class Connection(asyncio.Protocol):
         self._parse()
 
     def eof_received(self) -> bool:
-        """Answer the requests that came before the client's end of sending, then close."""
-        self.drain()
-        return (
-            self._transport.get_extra_info("ssl_object") is None
-        )  # TLS has no half-closed sockets
+        """Close: the client sends no more, and as in Kafka gets no more answers."""
+        return False
 
     # --- limits ----------------------------------------------------------------------------------
 
@@ -250,7 +256,10 @@ class Connection(asyncio.Protocol):
             return False
         self._frame_bytes = size
         self._frame_began_s = self._loop.time()
-        self._has_memory = self._memory.reserve(size, self._on_memory)
+        # Memory that is taken before it arrives is for clients that have shown who they are: others
+        # could take all of it by a few bytes each.
+        self._reserved_bytes = size if self._is_authenticated else 0
+        self._has_memory = not self._reserved_bytes or self._memory.reserve(size, self._on_memory)
         return True
 
     def _on_memory(self) -> None:
@@ -261,8 +270,7 @@ class Connection(asyncio.Protocol):
     def _start(self, frame: memoryview) -> None:
         authenticator = self._authenticator
         if self._has_raw_tokens and authenticator is not None and authenticator.expects_token:
-            task = self._loop.create_task(self._answer_token(authenticator, bytes(frame)))
-            self._add(frame, task)
+            self._add(self._answer_token(authenticator, bytes(frame)), ends_with_connection=False)
             return
         try:
             header = decode_header(frame)
@@ -272,7 +280,7 @@ class Connection(asyncio.Protocol):
                 )
             request = self._dispatcher.decode(header, frame)
         except MalformedMessageError as error:
-            self._memory.release(len(frame))
+            self._memory.release(self._reserved_bytes)
             self.abort(str(error))
             return
         if header.api_key == API_VERSIONS_KEY and header.api_version >= 3 and request is not None:
@@ -293,10 +301,16 @@ class Connection(asyncio.Protocol):
         )
         if header.api_key == _HANDSHAKE_KEY:
             self._has_raw_tokens = header.api_version == 0
-        self._add(frame, self._loop.create_task(self._dispatcher.answer(context, request)))
+        self._add(
+            self._dispatcher.answer(context, request),
+            ends_with_connection=self._dispatcher.ends_with_connection(header.api_key),
+        )
 
-    def _add(self, frame: memoryview, task: asyncio.Task[list[bytes] | None]) -> None:
-        self._requests.append(_Request(len(frame), task))
+    def _add(
+        self, answer: Coroutine[Any, Any, list[bytes] | None], *, ends_with_connection: bool
+    ) -> None:
+        task = self._loop.create_task(answer)
+        self._requests.append(_Request(self._reserved_bytes, ends_with_connection, task))
         task.add_done_callback(self._on_answer)
 
     async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
@@ -318,6 +332,8 @@ class Connection(asyncio.Protocol):
         while self._can_write and self._requests and self._requests[0].task.done():
             done = self._requests.popleft()
             self._memory.release(done.size_bytes)
+            if done.task.cancelled():
+                continue
             if (error := done.task.exception()) is not None:
                 if not self._is_closed:
                     self.abort(f"a request failed ({type(error).__name__}: {error})")

@@ -52,6 +52,8 @@ class Api:
         advertised_min_version: the first version in ApiVersions, if it is not ``min_version``.
         error_response: makes the response to a request whose handler raised an error, from the
             request, the error's code and its message; None to close the connection then.
+        ends_with_connection: whether a handler is cancelled when its client is gone: it only reads,
+            and may wait for long.
     """
 
     key: int
@@ -60,6 +62,7 @@ class Api:
     max_version: int
     advertised_min_version: int | None = None
     error_response: Callable[[Any, int, str], Any] | None = None
+    ends_with_connection: bool = False
 
     @property
     def first_advertised(self) -> int:

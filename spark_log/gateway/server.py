@@ -234,6 +234,10 @@ class GatewayServer:
             )
         return decode_request(api.name, header, frame)
 
+    def ends_with_connection(self, api_key: int) -> bool:
+        """Return whether an answer is worth nothing when its client is gone."""
+        return self._handlers[api_key].api.ends_with_connection
+
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
         handler = self._handlers[context.api_key]

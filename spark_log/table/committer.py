@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -47,7 +47,9 @@ from spark_log.table.schema import (
     PARTITION_FOLDER_PREFIX,
     TABLE_PROTOCOL,
     table_metadata,
+    typed_columns,
 )
+from spark_log.table.skipping_columns import SKIPPING_PROPERTY, columns_of_all, skipping_columns
 from spark_log.table.statistics import time_text, typed_statistics
 from spark_log.table.topic_table import (
     TableVersion,
@@ -265,22 +267,31 @@ class TableCommitter:
         """
         table = self.table
         time_ms = table.clock.time_us() // 1000  # wall clock: Delta's history, for users
-        actions: list[Mapping[str, object]] = [*self._definition(version, after, time_ms)]
+        actions: list[Mapping[str, object]] = []
+        files, added = dict(version.data_files), []
         for number, partition in sorted(after.items()):
             before = version.partitions[number]
             if partition == before:
                 continue
+            changed = self.data_files(version, number, before, partition)
+            for name, file in changed.items():
+                if name in partition.files:
+                    files[file.path] = file
+                    added.append(file)
+                else:
+                    del files[file.path]
             actions += changes(
                 before,
                 partition,
                 topic_id=self.topic.topic_id,
                 partition=number,
                 directory=version.directories[number],
-                data_files=self.data_files(version, number, before, partition),
+                data_files=changed,
                 time_ms=time_ms,
             )
         for path in version.former_paths:
-            actions.append(version.data_files[path].to_remove(time_ms, is_change=True))
+            actions.append(files.pop(path).to_remove(time_ms, is_change=True))
+        actions[:0] = self._definition(version, after, files.values(), added, time_ms)
         with table.lock:
             if table.log.state.version != version.number:
                 raise LogEndOffsetMismatchError(
@@ -302,22 +313,37 @@ class TableCommitter:
             self._checkpoint_if_due()
 
     def _definition(
-        self, version: TableVersion, after: Mapping[int, PartitionTable], time_ms: int
-    ) -> Iterable[dict[str, object]]:
-        """Yield the actions that begin a table, or that change its setting."""
+        self,
+        version: TableVersion,
+        after: Mapping[int, PartitionTable],
+        files: Collection[DataFile],
+        added: Collection[DataFile],
+        time_ms: int,
+    ) -> Iterator[dict[str, object]]:
+        """Yield the actions that begin a table, or that change its setting or its properties.
+
+        Args:
+            version: the version that was read.
+            after: the partitions that change, as the next version has them.
+            files: the files of the next version.
+            added: those of them that the next version adds.
+            time_ms: the time that Delta's history shows.
+        """
         if version.number < 0:
             yield TABLE_PROTOCOL.to_action()
         settings = {each.setting for each in after.values()}
-        if version.number >= 0 and settings <= {version.setting}:
-            return
-        (setting,) = settings
+        is_known = version.number >= 0 and settings <= {version.setting}
+        (setting,) = settings or {version.setting}
         metadata = self.table.log.state.metadata
-        yield table_metadata(
-            self.topic.name,
-            setting,
-            time_ms,
-            {} if metadata is None else metadata.action,
-        )
+        properties = {} if metadata is None else metadata.configuration
+        before = [name for name in properties.get(SKIPPING_PROPERTY, "").split(",") if name]
+        if is_known and not self._has_checkpoint(version.number + 1):
+            skipping = columns_of_all(before, added)
+        else:  # looks at all files, as a checkpoint does
+            skipping = skipping_columns(typed_columns(setting), files)
+        if not is_known or skipping != before:
+            action = {} if metadata is None else metadata.action
+            yield table_metadata(self.topic.name, setting, time_ms, action, skipping)
 
     def data_files(
         self,
@@ -340,12 +366,16 @@ class TableCommitter:
 
         return found | dict(zip(new, map_requests(self.table.store, read, new), strict=True))
 
+    def _has_checkpoint(self, version: int) -> bool:
+        """Return whether a version gets a checkpoint."""
+        interval = self.table.log.state.configuration.get(CHECKPOINT_INTERVAL, "")
+        is_number = interval.isdecimal() and int(interval) > 0
+        return version > 0 and not version % (int(interval) if is_number else 10)
+
     def _checkpoint_if_due(self) -> None:
         """Write a checkpoint; a failure is only counted, since the versions say the same."""
         log, state = self.table.log, self.table.log.state
-        interval = state.configuration.get(CHECKPOINT_INTERVAL, "")
-        is_number = interval.isdecimal() and int(interval) > 0
-        if not state.version or state.version % (int(interval) if is_number else 10):
+        if not self._has_checkpoint(state.version):
             return
         with IN_PROCESS.suppress("checkpoint", self.table.directory, StorageError):
             write_checkpoint(self.table.store, log.log_directory, state, TABLE_PROTOCOL)
@@ -457,11 +487,13 @@ def read_data_file(
 
 
 def _check_files(table: TopicTable, version: TableVersion) -> None:
-    """Check that no other program has added files to a version.
+    """Check that no other program has added files to a version, or removed some.
 
     Raises:
         StorageError: one has.
     """
+    for partition in version.partitions:
+        version.check_is_whole(table.topic, partition)
     if version.foreign_paths:
         raise StorageError(
             f"{table.directory}: another program has added {version.foreign_paths[0]} to the "

@@ -325,3 +325,13 @@ def app_id(topic_id: str, partition: int, what: str) -> str:
         what: the meaning of its ``version``: ``start``, ``end``, or ``compaction``.
     """
     return f"spark_log/{topic_id}/{partition}/{what}"
+
+
+def first_gap(table: PartitionTable) -> int | None:
+    """Return the first offset between start and end that no file has (protocol B2), or None."""
+    position = table.start
+    for name in table.files:
+        if name.base_offset > position:
+            break
+        position = max(position, end_offset(name))
+    return position if position < table.end else None

@@ -34,7 +34,8 @@ from spark_log.table.partition_table import (
     PartitionTable,
     changes,
 )
-from spark_log.table.schema import TABLE_PROTOCOL, table_metadata
+from spark_log.table.schema import TABLE_PROTOCOL, table_metadata, typed_columns
+from spark_log.table.skipping_columns import skipping_columns
 from spark_log.table.topic_table import (
     TableVersion,
     TopicTable,
@@ -91,7 +92,9 @@ def rebuild_table(
             }
         },
         TABLE_PROTOCOL.to_action(),
-        table_metadata(topic.name, setting, time_ms, {}),
+        table_metadata(
+            topic.name, setting, time_ms, {}, skipping_columns(typed_columns(setting), ())
+        ),
     ]
     for partition, directory in directories.items():
         files = list_partition(

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from spark_log.delta import TableProtocol
 from spark_log.table.partition_table import SETTING_PROPERTY, TableSetting
+from spark_log.table.skipping_columns import SKIPPING_PROPERTY
 
 PARTITION_COLUMN: Final = "partition"
 
@@ -32,15 +33,18 @@ CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 _PROPERTIES: Final = {
     CHECKPOINT_INTERVAL: "10",
     "delta.enableExpiredLogCleanup": "false",
-    # Exactly the columns whose statistics each file has. Without it delta-rs expects those of all
-    # columns, takes the smallest value of each other column for a null, and then a filter on the
-    # column finds no row of the file.
-    "delta.dataSkippingStatsColumns": "offset,timestamp",
+    # To a program that ignores writer features, the log's other files are left over from failed
+    # writes. Its VACUUM, unless told another time, deletes them after this one.
+    "delta.deletedFileRetentionDuration": "interval 36500 days",
 }
 
 
 def table_metadata(
-    topic: str, setting: TableSetting, time_ms: int, known: Mapping[str, object]
+    topic: str,
+    setting: TableSetting,
+    time_ms: int,
+    known: Mapping[str, object],
+    skipping: Sequence[str],
 ) -> dict[str, object]:
     """Return the ``metaData`` action of a topic's table.
 
@@ -49,6 +53,7 @@ def table_metadata(
         setting: the topic's setting.
         time_ms: the time that Delta's history shows.
         known: the action of the newest version; empty if there is none.
+        skipping: the columns by whose statistics programs may skip files.
     """
     before = known.get("configuration")
     properties = _PROPERTIES | (dict(before) if isinstance(before, Mapping) else {})
@@ -60,7 +65,8 @@ def table_metadata(
             "format": {"provider": "parquet", "options": {}},
             "schemaString": json.dumps(_schema(setting), separators=(",", ":")),
             "partitionColumns": [PARTITION_COLUMN],
-            "configuration": properties | {SETTING_PROPERTY: setting.to_property()},
+            "configuration": properties
+            | {SETTING_PROPERTY: setting.to_property(), SKIPPING_PROPERTY: ",".join(skipping)},
             "createdTime": known.get("createdTime") or time_ms,
         }
     }
@@ -84,13 +90,17 @@ _LOG_FIELDS: Final = (
 )
 
 
-def _schema(setting: TableSetting) -> dict[str, object]:
-    typed: list[dict[str, object]] = []
-    if setting.value_format != "none":
-        from spark_log.values import TypedValues  # late: few topics have typed columns
+def typed_columns(setting: TableSetting) -> pa.Schema:
+    """Return the typed columns of a setting, as files have them; empty without."""
+    if setting.value_format == "none":
+        return pa.schema([])
+    from spark_log.values import TypedValues  # late: few topics have typed columns
 
-        columns = TypedValues(setting.value_format, setting.value_schema).decoded_schema
-        typed = [_field(column.name, _delta_type(column.type)) for column in columns]
+    return TypedValues(setting.value_format, setting.value_schema).decoded_schema
+
+
+def _schema(setting: TableSetting) -> dict[str, object]:
+    typed = [_field(each.name, _delta_type(each.type)) for each in typed_columns(setting)]
     return {"type": "struct", "fields": [*_LOG_FIELDS, *typed]}
 
 

@@ -22,6 +22,7 @@ from spark_log.table.partition_table import (
     CleanupPolicy,
     PartitionTable,
     TableSetting,
+    first_gap,
     parquet_path,
     parse_partitions,
     parse_setting,
@@ -81,6 +82,23 @@ class TableVersion:
     def file_of(self, partition: int, name: SegmentName) -> DataFile:
         """Return a file of this version, with its statistics."""
         return self.data_files[self.path_of(partition, name)]
+
+    def check_is_whole(self, topic: TopicImage, partition: int) -> None:
+        """Check that the files have all offsets from the start to the end of a partition.
+
+        Raises:
+            StorageError: another program has removed a file.
+        """
+        table = self.partitions.get(partition, PartitionTable())
+        gap = first_gap(table)
+        if gap is not None:
+            raise StorageError(
+                f"{topic.directory}: version {self.number} of the table has no file with offset "
+                f"{gap} of partition {partition}, though it ends at {table.end}: another program "
+                f"has removed a file; make its Delta log anew: spark-log table rebuild "
+                f"{topic.name}",
+                path=topic.directory,
+            )
 
 
 class TopicTable:

@@ -129,6 +129,7 @@ def plan_read(
         InvalidOptionError: the version does not exist, or a partition ends before it starts.
         OffsetOutOfRangeError: an offset to start or end at is not retained, or does not exist yet.
         LogTruncatedError: a log ends before its table does.
+        StorageError: the table is damaged.
         KafkaTimeoutError: the storage did not answer for a minute.
     """
     deadline = Deadline(
@@ -256,6 +257,7 @@ class _Planner:
                     f"spark-log verify",
                     path=log.files.path,
                 )
+        self._version.check_is_whole(self._topic, number)
         low = self._bounds.starting_offsets.get(number, both.start)
         high = self._bounds.ending_offsets.get(number, end)
         self._check(number, both.start, end, low, high)

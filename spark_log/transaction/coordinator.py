@@ -282,6 +282,23 @@ class TransactionCoordinator:
             return
         self._change(lambda state: decisions.register(state, producer, partitions, groups))
 
+    def send_offsets(
+        self, producer: ProducerIdAndEpoch, offsets: Collection[TransactionOffset]
+    ) -> None:
+        """Keep a participant's offsets in the state; they are committed with the transaction.
+
+        One append. The groups are registered, too.
+
+        Raises:
+            ProducerFencedError: the epoch has passed: the transaction is decided.
+            TransactionAbortableError: the owner's transaction was aborted by others.
+            InvalidTxnStateError: offsets cannot be committed here.
+            UnknownOutcomeError: they may be kept; call again.
+            StorageError: they are not kept.
+        """
+        self._check_commits_offsets(offsets)
+        self._change(lambda state: decisions.send_offsets(state, producer, offsets))
+
     def commit(
         self,
         owner: ProducerIdAndEpoch,
@@ -313,11 +330,7 @@ class TransactionCoordinator:
             UnknownOutcomeError: it may be committed; call again.
             StorageError: it is not committed; call again.
         """
-        if offsets and self._commit_offsets is None:
-            raise InvalidTxnStateError(
-                f"transactional id {self.transactional_id!r}: offsets cannot be committed here",
-                transactional_id=self.transactional_id,
-            )
+        self._check_commits_offsets(offsets)
         began_ms = self._clock.monotonic_ms()
         chosen = (owner,) if counting is None else tuple(counting)
         self._change(lambda state: decisions.commit(state, owner, chosen, offsets, batch_id))
@@ -486,6 +499,13 @@ class TransactionCoordinator:
             with suppressed.suppress("producer id", path, Exception):
                 return self._initialize(self.state.timeout_ms, following)
         return following
+
+    def _check_commits_offsets(self, offsets: Collection[TransactionOffset]) -> None:
+        if offsets and self._commit_offsets is None:
+            raise InvalidTxnStateError(
+                f"transactional id {self.transactional_id!r}: offsets cannot be committed here",
+                transactional_id=self.transactional_id,
+            )
 
     def _check_timeout(self, timeout_ms: int) -> None:
         config = self._cluster.image().cluster_config()

@@ -148,6 +148,31 @@ def register(
     )
 
 
+def send_offsets(
+    state: TransactionMetadata,
+    producer: ProducerIdAndEpoch,
+    offsets: Collection[TransactionOffset],
+) -> TransactionRecord | None:
+    """Keep offsets of a participant in the state: they are committed with the transaction.
+
+    This is for a client that does not give them again when it commits. Their groups are registered,
+    too. A later offset of the same group and partition takes the place of an earlier one.
+
+    Raises:
+        ProducerFencedError: the epoch has passed: the transaction is decided.
+        TransactionAbortableError: the owner's transaction was aborted by others.
+        ConcurrentTransactionsError: an earlier transaction is not complete.
+        InvalidTxnStateError: the owner's epochs are used up.
+    """
+    present = state.participants.get(producer.producer_id) if state.is_ongoing else None
+    if present is None or present.producer != producer:
+        state, present = _begin_if_needed(state, producer), Participant(producer)
+    kept = {each.key: each for each in present.offsets} | {each.key: each for each in offsets}
+    sent = replace(present, offsets=tuple(sorted(kept.values())), part=None)
+    after = _with_registrations(state, sent, (), {each.group_id for each in offsets})
+    return None if after.participants == state.participants else _record(after, "send-offsets")
+
+
 def commit(
     state: TransactionMetadata,
     owner: ProducerIdAndEpoch,
@@ -161,7 +186,8 @@ def commit(
         state: the present state.
         owner: the owner.
         counting: the participants whose records are committed.
-        offsets: the offsets to commit; each one's group is registered by a counting participant.
+        offsets: the offsets to commit, besides those that counting participants have sent; each
+            one's group is registered by a counting participant.
         batch_id: the micro-batch of the transaction; higher than that of any earlier one. With a
             micro-batch the call begins a transaction if none has begun: a micro-batch without
             records is committed, too. None without a micro-batch.
@@ -175,7 +201,13 @@ def commit(
             committed already with other arguments.
     """
     ids = frozenset(each.producer_id for each in counting)
-    decision = TransactionDecision(owner, ids, tuple(sorted(offsets)), batch_id)
+    kept = {
+        each.key: each
+        for producer_id in ids & state.participants.keys()
+        for each in state.participants[producer_id].offsets
+    }
+    offsets = tuple(sorted((kept | {each.key: each for each in offsets}).values()))
+    decision = TransactionDecision(owner, ids, offsets, batch_id)
     if _is_own_decision(state, owner) and state.is_committed:
         if decision != state.decision:
             raise _invalid(
@@ -329,6 +361,7 @@ def _with_registrations(
         participant.producer,
         participant.partitions.union(partitions),
         participant.groups.union(groups),
+        participant.offsets,
     )
     producer_id = participant.producer.producer_id
     return replace(state, participants={**state.participants, producer_id: participant})

@@ -6,6 +6,8 @@ reader needs only the newest record; older records may be deleted.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from spark_log.log import StateRecord
@@ -17,13 +19,6 @@ class ProducerPart(RecordFields):
 
     producer_id: int
     producer_epoch: int
-
-
-class ParticipantPart(ProducerPart):
-    """A participant with its registered groups and partitions; partitions are keyed by topic id."""
-
-    partitions: Partitions = Field(default={})
-    groups: tuple[str, ...] = ()
 
 
 class GroupOffsetPart(RecordFields):
@@ -38,6 +33,18 @@ class GroupOffsetPart(RecordFields):
     metadata: str = ""
 
 
+class ParticipantPart(ProducerPart):
+    """A participant with its registered groups and partitions; partitions are keyed by topic id.
+
+    Attributes:
+        offsets: the offsets that it has sent, of a client that does not keep them until its commit.
+    """
+
+    partitions: Partitions = Field(default={})
+    groups: tuple[str, ...] = ()
+    offsets: tuple[GroupOffsetPart, ...] = ()
+
+
 class DecisionPart(RecordFields):
     """A decision: the fields of `spark_log.transaction.state.TransactionDecision`."""
 
@@ -48,13 +55,13 @@ class DecisionPart(RecordFields):
 
 
 class TransactionRecord(StateRecord):
-    """The state of a transactional id after a change.
+    """The state of a transactional id after a change. Version 1 has offsets of participants.
 
     Attributes:
         transactional_id: the ``transactional.id``; the directory's name may be too short for it.
         revision: the number of the change; higher than that of the record before it.
-        change: ``initialize``, ``join``, ``register``, ``commit``, ``abort``, ``expire``,
-            ``complete`` or ``forget``.
+        change: ``initialize``, ``join``, ``register``, ``send-offsets``, ``commit``, ``abort``,
+            ``expire``, ``complete`` or ``forget``.
         transaction: the number of the newest transaction; 0 before the first one.
         state: the name of its state, as in Kafka.
         timeout_ms: ``transaction.timeout.ms``.
@@ -67,6 +74,8 @@ class TransactionRecord(StateRecord):
         decision: the decision of the newest transaction; None before it is decided.
         batch_id: the number of the last committed micro-batch; -1 without one.
     """
+
+    version: ClassVar[int] = 1
 
     transactional_id: str
     revision: int
@@ -81,6 +90,11 @@ class TransactionRecord(StateRecord):
     participants: tuple[ParticipantPart, ...] = ()
     decision: DecisionPart | None = None
     batch_id: int = -1
+
+    @property
+    def stored_version(self) -> int:
+        """0 without offsets of participants: older versions would drop them."""
+        return int(any(each.offsets for each in self.participants))
 
     @property
     def headline(self) -> str:

@@ -60,25 +60,6 @@ class TopicIdPartition(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class Participant:
-    """A producer that writes for a transaction.
-
-    Attributes:
-        producer: its producer id, and its epoch in this transaction.
-        partitions: the partitions that it may have written to.
-        groups: the consumer groups whose offsets it may have sent.
-        part: the participant in the form of records; None before it is converted. It is kept
-            because each record of a transaction has all participants: converting all of them for
-            each record would be slow.
-    """
-
-    producer: ProducerIdAndEpoch
-    partitions: frozenset[TopicIdPartition] = frozenset()
-    groups: frozenset[str] = frozenset()
-    part: ParticipantPart | None = field(default=None, compare=False, repr=False)
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionOffset:
     """An offset that a transaction commits for a consumer group.
@@ -100,6 +81,33 @@ class TransactionOffset:
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The group and the partition: of each a participant has one offset."""
+        return self.group_id, self.topic_id, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Participant:
+    """A producer that writes for a transaction.
+
+    Attributes:
+        producer: its producer id, and its epoch in this transaction.
+        partitions: the partitions that it may have written to.
+        groups: the consumer groups whose offsets it may have sent.
+        offsets: the offsets that it has sent, sorted: they are committed with the transaction if
+            the participant counts. A producer that keeps its offsets until it commits has none.
+        part: the participant in the form of records; None before it is converted. It is kept
+            because each record of a transaction has all participants: converting all of them for
+            each record would be slow.
+    """
+
+    producer: ProducerIdAndEpoch
+    partitions: frozenset[TopicIdPartition] = frozenset()
+    groups: frozenset[str] = frozenset()
+    offsets: tuple[TransactionOffset, ...] = ()
+    part: ParticipantPart | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +250,7 @@ class TransactionMetadata:
             else DecisionPart(
                 owner=_producer_part(decision.owner),
                 counting=tuple(sorted(decision.counting)),
-                offsets=tuple(GroupOffsetPart(**asdict(each)) for each in decision.offsets),
+                offsets=tuple(map(_offset_part, decision.offsets)),
                 batch_id=decision.batch_id,
             ),
             batch_id=self.batch_id,
@@ -281,7 +289,7 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
         else TransactionDecision(
             _producer(decision.owner),
             frozenset(decision.counting),
-            tuple(TransactionOffset(**dict(each)) for each in decision.offsets),
+            tuple(map(_offset, decision.offsets)),
             decision.batch_id,
         ),
         record.batch_id,
@@ -341,6 +349,7 @@ def _includes(later: Participant, earlier: Participant) -> bool:
         later.producer == earlier.producer
         and later.partitions >= earlier.partitions
         and later.groups >= earlier.groups
+        and {each.key for each in later.offsets} >= {each.key for each in earlier.offsets}
     )
 
 
@@ -360,6 +369,14 @@ def _producer_part(producer: ProducerIdAndEpoch) -> ProducerPart:
     return ProducerPart(producer_id=producer.producer_id, producer_epoch=producer.producer_epoch)
 
 
+def _offset(part: GroupOffsetPart) -> TransactionOffset:
+    return TransactionOffset(**dict(part))
+
+
+def _offset_part(offset: TransactionOffset) -> GroupOffsetPart:
+    return GroupOffsetPart(**asdict(offset))
+
+
 def _participant(part: ParticipantPart, before: Participant | None) -> Participant:
     if before is not None and before.part is part:
         return before
@@ -367,6 +384,7 @@ def _participant(part: ParticipantPart, before: Participant | None) -> Participa
         _producer(part),
         _partitions(tuple(part.partitions.items())),
         frozenset(part.groups),
+        tuple(_offset(each) for each in part.offsets),
         part,
     )
 
@@ -385,4 +403,5 @@ def _participant_part(participant: Participant) -> ParticipantPart:
         producer_epoch=participant.producer.producer_epoch,
         partitions=to_partitions(participant.partitions),
         groups=tuple(sorted(participant.groups)),
+        offsets=tuple(map(_offset_part, participant.offsets)),
     )

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from spark_log import Admin, Consumer, GroupMaxSizeReachedError, InvalidSessionTimeoutError
+from spark_log import (
+    Admin,
+    Consumer,
+    GroupMaxSizeReachedError,
+    InvalidSessionTimeoutError,
+    NewTopic,
+)
 from spark_log.cluster import Cluster
 from tests.docs.blocks import block
 
@@ -224,14 +230,16 @@ class TestAlter:
     def test_takes_values_with_commas_and_brackets(self, shell, admin):
         fields = [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": "string"}]
         schema = json.dumps({"type": "record", "name": "r", "fields": fields})
-        for given, expected in (
-            ("[a INT, b ARRAY<STRUCT<c: INT, d: INT>>]", "a INT, b ARRAY<STRUCT<c: INT, d: INT>>"),
-            (schema, schema),
-            (f"[{schema}]", schema),
-        ):
+        schemas = {
+            "ddl": ("[a INT, b ARRAY<STRUCT<c: INT>>]", "a INT, b ARRAY<STRUCT<c: INT>>"),
+            "avro": (schema, schema),
+            "bracketed": (f"[{schema}]", schema),
+        }
+        for topic, (given, expected) in schemas.items():
+            admin.create_topics([NewTopic(topic)])
             value = f"table.schema={given},segment.bytes=2097152"
-            assert shell("configs", "alter", "flights", "--add-config", value).status == 0
-            configs = overrides(admin)
+            assert shell("configs", "alter", topic, "--add-config", value).status == 0
+            configs = overrides(admin, topic)
             assert (configs["table.schema"], configs["segment.bytes"]) == (expected, "2097152")
 
     def test_in_json_says_what_it_did_to_which(self, shell, admin):

@@ -125,6 +125,18 @@ class TestOtherPrograms:
         assert found.problem.code == "table-damaged"
         assert "cannot be parsed" in found.message
 
+    def test_that_remove_files(self, patient, root):
+        for _ in range(2):
+            root.fill(3)
+            root.clean()
+        version = root.newest
+        removed = {"path": version.path_of(0, version.partitions[0].files[0]), "dataChange": True}
+        path = root.directory / f"_delta_log/{version.number + 1:020}.json"
+        path.write_text(json.dumps({"remove": removed}) + "\n")
+        (found,) = tables(patient)
+        assert found.problem.code == "table-damaged"
+        assert "has no file with offset 0 of partition 0" in found.message
+
     @pytest.mark.parametrize("engine", ["Trino/480", None])
     def test_before_the_delta_log_was_made_anew(self, patient, root, engine):
         root.fill(3)

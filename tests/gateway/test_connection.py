@@ -183,6 +183,27 @@ def test_a_fault_of_a_handler_ends_its_connection_after_the_answers_before_it(
     assert client.ask("ApiVersions", 0).error_code == 0
 
 
+def test_a_request_that_only_waits_ends_with_its_connection_and_others_do_not(tmp_path, held):
+    handlers = {
+        12: Handler(Api(12, "Heartbeat", 0, 4, ends_with_connection=True), held.handle),
+        13: Handler(Api(13, "LeaveGroup", 0, 4), _leave),
+    }
+    with running_gateway(tmp_path / "root", handlers=handlers) as gateway:
+        client = gateway.client()
+        client.send("Heartbeat", 4, generation_id=1)
+        client.send("LeaveGroup", 4)
+        held.wait_for([1])
+        assert gateway.call(lambda: gateway.server.memory.used_bytes) > 0
+        client.socket.close()
+        while gateway.call(lambda: gateway.server.memory.used_bytes):
+            pass
+        assert gateway.call(lambda: len(gateway.server.connections)) == 0
+
+
+async def _leave(gateway, context, request):
+    return message_class("LeaveGroupResponse")()
+
+
 def test_a_fault_of_a_handler_is_answered_if_the_api_can(tmp_path, held):
     api = Api(12, "Heartbeat", 0, 4, error_response=lambda _, code, __: _Response(error_code=code))
     handlers = {12: Handler(api, held.handle)}

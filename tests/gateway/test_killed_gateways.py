@@ -116,7 +116,7 @@ def values_of_ours(root):
         consumer.assign([TopicPartition(TOPIC, each) for each in range(PARTITIONS)])
         found = []
         while polled := consumer.poll(timeout_ms=500):
-            found += [record.value.decode() for each in polled.values() for record in each]
+            found += [record.value for each in polled.values() for record in each]
         return found
 
 
@@ -146,4 +146,4 @@ def test_every_acknowledged_record_is_in_the_log_once(tmp_path):
     assert not findings.anomalies, findings
     acknowledged = [value for producer in producers for value in producer.acknowledged]
     assert len(acknowledged) == PRODUCERS * RECORDS
-    assert sorted(values_of_ours(root)) == sorted(acknowledged)
+    assert sorted(values_of_ours(root)) == sorted(value.encode() for value in acknowledged)

@@ -66,7 +66,8 @@ def attack(gateway, number, seed):
                 size = len(data) if chance.random() < 0.98 else chance.randrange(-5, 2**31)
                 hostile.send_bytes(struct.pack(">i", min(size, 2**31 - 1)) + data)
                 hostile.send("ApiVersions", 0)  # after it the gateway has seen the frame
-                hostile.socket.settimeout(0.001 if size != len(data) else 30)
+                # Some requests wait for long, such as a Fetch or a JoinGroup.
+                hostile.socket.settimeout(0.001 if size != len(data) else 0.5)
                 while hostile.socket.recv(1 << 16):
                     if size == len(data):
                         break

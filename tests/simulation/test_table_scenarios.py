@@ -15,7 +15,8 @@ from spark_log.errors import StorageError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.clean.expired_tombstones import remove_expired_tombstones
 from spark_log.log.files import SegmentName
-from spark_log.log.rewrite import delete_found, find_deletable
+from spark_log.log.log_start import move_log_start
+from spark_log.log.rewrite import DeletableFiles, delete_found, find_deletable
 from spark_log.log.rewrite.merger import merge
 from spark_log.table.partition_table import CleanupPolicy, TableSetting
 from tests.simulation.compaction.compacted_log import is_tombstone, key_of
@@ -198,7 +199,7 @@ def a_table_that_begins_lists_the_log_first(scene):
     scene.turn_on()
     committer = TableProcess(scene.world).read_metadata()
     refresh, data_files = committer.table.refresh, committer.data_files
-    doomed = []
+    doomed: list[DeletableFiles] = []
 
     def read_later():
         """Read the version when a segment is spent, and the table has begun."""
@@ -253,6 +254,47 @@ def an_end_that_was_not_named_binds_all_the_same(scene):
     scene.wait()
     scene.compact(end=2)
     scene.commit()
+
+
+def an_end_that_was_named_binds_those_that_follow(scene):
+    """As above, and the first compaction has named its end."""
+    first, second = islice(records(b"k1"), 2)
+    for record in (first, None, second, None):
+        scene.append(record)
+    scene.turn_on(COMPACTED)
+    scene.commit()
+    scene.compact(end=3, dies_after=1)
+    scene.wait()
+    scene.compact(end=2)
+    scene.commit()
+
+
+def a_process_that_knows_no_table_asks_for_it(scene):
+    late = TableProcess(scene.world)
+    scene.turn_on()
+    scene.commit()
+    scene.merge_to(2)
+    scene.commit()
+    assert scene.world.table.newest.files
+    move_log_start(scene.log, 1)
+    late.table_of(scene.log).move_start(1)
+    scene.world.table.check_deleted(1)
+
+
+def a_cleaner_whose_clock_is_ahead_frees_nothing_early(scene):
+    retention_ms = 100 * DELETE_DELAY_MS
+    scene.world.conditions = replace(scene.world.conditions, file_retention_ms=retention_ms)
+    scene.world.table.file_retention_us = 1000 * retention_ms
+    scene.turn_on()
+    scene.commit()
+    scene.merge_to(2)
+    scene.commit()
+    scene.merge()
+    scene.commit()
+    scene.wait()
+    ahead_us = START_US + 10**15
+    with patched((scene.world.clock, "time_us", lambda: ahead_us)):
+        scene.cleaner().clean()
 
 
 def a_cleaner_reads_the_table_each_time(scene):
@@ -315,6 +357,11 @@ SCENES = {
     "after a compaction that named no end the log's end is named": (
         an_end_that_was_not_named_binds_all_the_same
     ),
+    "no compaction names an end below an earlier one": (
+        an_end_that_was_named_binds_those_that_follow
+    ),
+    "a log with Parquet files is asked for its table": a_process_that_knows_no_table_asks_for_it,
+    "replaced files go by the storage's time": a_cleaner_whose_clock_is_ahead_frees_nothing_early,
     "the version is read after the name was spent": a_cleaner_reads_the_table_each_time,
     "tombstones behind the table's end stay": a_deleted_key_stays_deleted,
     "tombstones stay for their time behind the table's end": (

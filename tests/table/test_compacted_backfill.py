@@ -88,6 +88,7 @@ class Load:
                         last[tp.partition] = record.offset
                         value = record.value
                         assert value is None or isinstance(value, bytes)
+                        assert isinstance(record.key, bytes)
                         newest[tp.partition][record.key] = None if value is None else int(value)
 
 

@@ -2,7 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
+from matplotlib.axes import Axes
 
 from spark_log import Admin, NewTopic, Producer
 from tests.docs.blocks import cells
@@ -45,8 +47,10 @@ def test_stream_table_and_both_as_one(tmp_path, monkeypatch, capsys):
     assert f"stream {both}, table {january}, both as one {both} flights" in printed
     assert f"version 1: {january} flights, version 2: {both}" in printed
     assert printed.count("(100.0%) are in Parquet files") == 4
-    drawn = {line.get_label(): line.get_ydata() for line in names["axes"].get_lines()}
+    axes = names["axes"]
+    assert isinstance(axes, Axes)
+    drawn = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in axes.get_lines()}
     assert len(drawn["table"]) == 31
     assert len(drawn["table and log as one"]) == DAYS
-    assert list(drawn["table and log as one"][:31]) == list(drawn["table"])
+    assert drawn["table and log as one"][:31] == drawn["table"]
     assert Admin(root).list_topics() == ["departures", "flights"]

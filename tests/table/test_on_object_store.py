@@ -109,7 +109,7 @@ def test_of_two_committers_at_once_one_appends_and_the_other_continues_behind_it
 def test_cleaners_at_once_leave_the_table_with_all_of_the_log(root):
     url, options = root
     fill(root, 0, 40)
-    errors = []
+    errors: list[BaseException] = []
 
     def clean():
         cleaner = ClusterCleaner(Cluster(url, options), ["t"], table_at_once=True)

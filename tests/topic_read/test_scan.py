@@ -4,6 +4,7 @@ import itertools
 import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -478,9 +479,9 @@ class TestMistakes:
         assert message in str(raised.value)
         assert "\n" not in str(raised.value)
 
-    def test_numbers_of_numpy_are_none(self, root):
+    def test_numbers_of_numpy_are_numbers(self, root):
         fill(root, 0, 100)
-        one = np.int64(1)
+        one: Any = np.int64(1)
         reader = scan(root, TOPIC, partitions=[one], starting_offsets={one: one})
         assert reader.read_all().num_rows == 49
 

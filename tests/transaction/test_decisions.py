@@ -6,6 +6,7 @@ import pytest
 
 from spark_log.errors import (
     ConcurrentTransactionsError,
+    CorruptRecordError,
     InvalidTxnStateError,
     ProducerFencedError,
     TransactionAbortableError,
@@ -312,3 +313,70 @@ class TestComplete:
         for number in (1, 2):
             with pytest.raises(InvalidTxnStateError, match="not decided"):
                 decisions.complete(ongoing(), number)
+
+
+def offset(number, *, group="g", partition=0):
+    return TransactionOffset(group, "t", "A" * 22, partition, number)
+
+
+def sent(state, *offsets, producer=None):
+    found = decisions.send_offsets(state, producer or state.owner, offsets)
+    return state if found is None else after(state, found)
+
+
+class TestSendOffsets:
+    def test_begins_a_transaction_and_registers_the_groups(self):
+        state = sent(initialized(), offset(5), offset(6, group="h"))
+        assert state.is_ongoing
+        assert state.participants[1].groups == {"g", "h"}
+        assert state.participants[1].offsets == (offset(5), offset(6, group="h"))
+
+    def test_keeps_registrations_and_registrations_keep_offsets(self):
+        state = sent(
+            after(initialized(), decisions.register(initialized(), OWNER, [P0])), offset(5)
+        )
+        state = after(state, decisions.register(state, OWNER, [P1]))
+        assert state.participants[1].partitions == {P0, P1}
+        assert state.participants[1].offsets == (offset(5),)
+
+    def test_a_later_offset_takes_the_place_of_an_earlier_one_and_a_repeat_changes_nothing(self):
+        state = sent(initialized(), offset(5), offset(1, partition=1))
+        state = sent(state, offset(3))
+        assert state.participants[1].offsets == (offset(3), offset(1, partition=1))
+        assert decisions.send_offsets(state, OWNER, [offset(3)]) is None
+
+    def test_offsets_are_committed_with_those_of_the_commit_and_a_repeat_is_the_same(self):
+        state = sent(initialized(), offset(5), offset(1, partition=1))
+        decided = committed(state, OWNER, offsets=[offset(9)])
+        assert decided.decision.offsets == (offset(9), offset(1, partition=1))
+        again = decisions.commit(decided, OWNER, [OWNER], [offset(9)])
+        assert again is None
+
+    def test_offsets_of_an_aborted_transaction_and_of_others_that_do_not_count_are_not(self):
+        state = sent(initialized(), offset(5))
+        aborted = after(state, decisions.abort(state, OWNER))
+        assert aborted.decision.offsets == ()
+        done = completed(aborted)
+        begun = after(done, decisions.register(done, NEXT, [P0]))
+        assert begun.participants[1].offsets == ()
+        assert committed(begun, NEXT).decision.offsets == ()
+
+    def test_a_fenced_producer_sends_nothing(self):
+        state = after(initialized(), decisions.initialize(initialized(), 1000))
+        with pytest.raises(ProducerFencedError):
+            decisions.send_offsets(state, OWNER, [offset(5)])
+
+    def test_records_without_offsets_are_read_by_older_versions_and_those_with_are_not(self):
+        assert ongoing().to_record("x").stored_version == 0
+        record = sent(ongoing(), offset(5)).to_record("x")
+        assert record.stored_version == 1
+        assert record.model_validate_json(record.model_dump_json()) == record
+
+    def test_what_was_sent_is_not_forgotten(self):
+        state = sent(ongoing(), offset(5))
+        present = state.participants[1]
+        lost = replace(
+            state, participants={1: replace(present, offsets=(), part=None)}, revision=99
+        )
+        with pytest.raises(CorruptRecordError, match="is forgotten"):
+            state.replay(lost.to_record("register"))

@@ -156,6 +156,12 @@ class _TopicExamination:
                 f"another program has added {paths[0]}{more} to its table", self._log_directory
             )
             return
+        for number in sorted(version.partitions):
+            try:
+                version.check_is_whole(self._topic, number)
+            except StorageError as error:
+                yield self._damaged(str(error), self._log_directory)
+                return
         for number, engine in self._foreign_commits(version.number):
             yield self._damaged(
                 f"version {number} of its table was committed by {engine}",

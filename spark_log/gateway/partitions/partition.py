@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.gateway.partitions.append_queue import AppendQueue
@@ -16,6 +17,10 @@ from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
 from spark_log.log import IsolationLevel, LogView
 
 _log = logging.getLogger(__name__)
+
+_MAX_UNCHECKED_MS: Final = 2_000.0
+"""Age from which a fetch at the end looks for the appends of others itself. A client that waits
+shorter than the pause between two probes, or seldom, would otherwise never see them."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a call on a thread of the gateway."""
@@ -95,6 +100,7 @@ class GatewayPartition:
         self._stable: tuple[int, int] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
+        self._checked_ms = -math.inf  # when the end was last compared with the log
 
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
@@ -126,6 +132,8 @@ class GatewayPartition:
         for batch in appended.batches:
             self._cache.add(batch)
         self._move_end(appended.end_offset)
+        if appended.base_offset >= 0:
+            self.on_checked()  # the put was at the log's end
         if was_stable and not appended.is_transactional:
             self._stable = self.end_offset, self.end_offset
 
@@ -175,6 +183,7 @@ class GatewayPartition:
 
     def _on_view(self, view: LogView) -> None:
         self._may_have_grown = False
+        self.on_checked()
         self.log_start_offset = max(self.log_start_offset, view.log_start_offset)
         self._cache.drop_before(self.log_start_offset)
         self._move_end(view.log_end_offset)
@@ -183,6 +192,11 @@ class GatewayPartition:
         """Learn of the appends of others: one request if there are none."""
         if self.end_offset < 0 or not await self._run_blocking(self.logs.ends_at, self.end_offset):
             await self.observe()
+        self.on_checked()
+
+    def on_checked(self) -> None:
+        """Record that the log was found to end at `end_offset` just now."""
+        self._checked_ms = self._clock_ms()
 
     def on_grown(self) -> None:
         """Wake the fetches that wait: the log may not end at `end_offset` any more."""
@@ -215,6 +229,7 @@ class GatewayPartition:
         isolation_level: IsolationLevel,
         *,
         takes_zstd: bool = True,
+        probes: bool = False,
     ) -> FetchedPartition:
         """Return what can be read from an offset on.
 
@@ -223,6 +238,8 @@ class GatewayPartition:
             max_bytes: the most bytes, but for the first batch.
             isolation_level: ``read_committed`` ends at the last stable offset.
             takes_zstd: whether the client can decompress zstd.
+            probes: whether to look for the appends of others at the end, because the client does
+                not wait for them.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -230,7 +247,9 @@ class GatewayPartition:
         """
         if self.end_offset < 0:
             await self.observe()
-        if offset > self.end_offset:
+        is_committed = isolation_level == "read_committed"
+        probes = probes or self._clock_ms() - self._checked_ms > _MAX_UNCHECKED_MS
+        if offset > self.end_offset or (probes and offset >= self._limit(is_committed)):
             await self.refresh_end()
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
@@ -240,8 +259,7 @@ class GatewayPartition:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.end_offset,
             )
-        is_committed = isolation_level == "read_committed"
-        limit = self.end_offset if not is_committed else self._known_stable_offset
+        limit = self._known_stable_offset if is_committed else self.end_offset
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
                 return self._fetched((), offset, limit)
@@ -250,6 +268,11 @@ class GatewayPartition:
                 end_offset = cached[-1].end_offset
                 return self._fetched([batch.data for batch in cached], end_offset, limit)
         return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    def _limit(self, is_committed: bool) -> int:
+        """Return the offset at which a fetch ends, as far as it is known."""
+        known = self._known_stable_offset if is_committed else None
+        return self.end_offset if known is None else known
 
     async def _fetch_from_log(
         self, offset: int, max_bytes: int, isolation_level: IsolationLevel

@@ -89,7 +89,6 @@ class PartitionLogs:
                 return Appended(-1, 0, False, ())
             with self._merges.make_way():
                 results = self._appends.append_batches(appends, compression=codec_of(accepted))
-            epoch = self._appends.states.current().leader_epoch
         put = []
         end_offset = 0
         for each, result in zip(accepted, results, strict=True):
@@ -108,11 +107,11 @@ class PartitionLogs:
             base_offset,
             end_offset,
             any(each.transactional_id is not None for each, _ in put),
-            self._cached(put, epoch),
+            self._cached(put),
         )
 
     def _cached(
-        self, put: Sequence[tuple[ProducedBatch, LogAppendInfo]], leader_epoch: int
+        self, put: Sequence[tuple[ProducedBatch, LogAppendInfo]]
     ) -> tuple[CachedBatch, ...]:
         if self._config.message_timestamp_type == "LogAppendTime":
             return ()
@@ -121,7 +120,7 @@ class PartitionLogs:
             batch = each.batch
             if batch is None or batch.is_transactional:
                 continue
-            data = with_base_offset(batch.data, info.base_offset, leader_epoch)
+            data = with_base_offset(batch.data, info.base_offset, info.leader_epoch)
             batches.append(
                 CachedBatch(info.base_offset, info.last_offset + 1, data, batch.compression_type)
             )

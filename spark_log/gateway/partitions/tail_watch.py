@@ -13,7 +13,7 @@ from spark_log.util import SuppressedErrors
 
 _log = logging.getLogger(__name__)
 
-_LOCAL_PROBES: Final = ProbeInterval(1.0, 20.0)
+_LOCAL_PROBES: Final = ProbeInterval(1.0, 50.0)
 """A probe is a system call, and a wake-up of a thread for all partitions together."""
 
 
@@ -93,17 +93,23 @@ class TailWatch:
         ends = [(each, each.end_offset) for each in due]
         groups = [ends] if self._is_local else [[each] for each in ends]
         answers = await asyncio.gather(
-            *(self._run_blocking(_changed, group) for group in groups), return_exceptions=True
+            *(self._run_blocking(_probe, group) for group in groups), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
                 self._suppressed.add("probe", due[0].topic, answer)
                 continue
-            for partition, end_offset in answer:
-                if partition.end_offset == end_offset:
+            for partition, end_offset, ends_there in answer:
+                if partition.end_offset != end_offset:
+                    continue
+                if ends_there:
+                    partition.on_checked()
+                else:
                     partition.on_grown()
 
 
-def _changed(ends: Sequence[tuple[GatewayPartition, int]]) -> list[tuple[GatewayPartition, int]]:
-    """Return the partitions that may not end at their offset any more."""
-    return [(each, end) for each, end in ends if not each.logs.ends_at(end)]
+def _probe(
+    ends: Sequence[tuple[GatewayPartition, int]],
+) -> list[tuple[GatewayPartition, int, bool]]:
+    """Return the partitions, with the offsets, and whether they still end there."""
+    return [(each, end, each.logs.ends_at(end)) for each, end in ends]

@@ -29,7 +29,7 @@ def _error_response(request: Any, code: int, message: str) -> Any:
     return _Response(error_code=code)
 
 
-API = Api(1, "Fetch", 4, 18, error_response=_error_response)
+API = Api(1, "Fetch", 4, 18, error_response=_error_response, ends_with_connection=True)
 
 
 @dataclass(slots=True)
@@ -111,6 +111,8 @@ async def _fetch_all(
 ) -> None:
     """Fetch all partitions; wait for appends until ``min_bytes`` are found."""
     isolation: IsolationLevel = "read_committed" if request.isolation_level else "read_uncommitted"
+    # A client that does not wait for appends would never see those of other processes otherwise.
+    probes = request.max_wait_ms <= 0 or request.min_bytes <= 0
     takes_zstd = context.api_version >= _FIRST_WITH_ZSTD
     max_bytes = max(0, min(request.max_bytes, _MAX_BYTES))
     deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
@@ -122,7 +124,7 @@ async def _fetch_all(
     try:
         while True:
             changed.clear()
-            await _read(readable, max_bytes, isolation, takes_zstd=takes_zstd)
+            await _read(readable, max_bytes, isolation, takes_zstd=takes_zstd, probes=probes)
             size_bytes = sum(each.size_bytes for each in readable)
             left_ms = deadline_ms - gateway.partitions.now_ms()
             if size_bytes >= request.min_bytes or left_ms <= 0 or any(e.error for e in fetches):
@@ -138,7 +140,12 @@ async def _fetch_all(
 
 
 async def _read(
-    fetches: Sequence[_Fetch], max_bytes: int, isolation: IsolationLevel, *, takes_zstd: bool
+    fetches: Sequence[_Fetch],
+    max_bytes: int,
+    isolation: IsolationLevel,
+    *,
+    takes_zstd: bool,
+    probes: bool,
 ) -> None:
     """Read partitions in the order of the request, as many at the same time as their limits allow.
 
@@ -154,21 +161,29 @@ async def _read(
             group.append(waiting.popleft())
             reserved_bytes += max(0, group[-1].room_bytes)
         limit_bytes = max(1, left_bytes)
-        read = (_read_one(each, limit_bytes, isolation, takes_zstd=takes_zstd) for each in group)
+        read = (
+            _read_one(each, limit_bytes, isolation, takes_zstd=takes_zstd, probes=probes)
+            for each in group
+        )
         added_bytes = sum(await asyncio.gather(*read))
         left_bytes -= added_bytes
         has_any = has_any or added_bytes > 0
 
 
 async def _read_one(
-    fetch: _Fetch, left_bytes: int, isolation: IsolationLevel, *, takes_zstd: bool
+    fetch: _Fetch,
+    left_bytes: int,
+    isolation: IsolationLevel,
+    *,
+    takes_zstd: bool,
+    probes: bool,
 ) -> int:
     """Add what the partition has to its batches; return the size of that."""
     assert fetch.partition is not None
     most_bytes = max(1, min(fetch.room_bytes, left_bytes))
     try:
         fetched = await fetch.partition.fetch(
-            fetch.next_offset, most_bytes, isolation, takes_zstd=takes_zstd
+            fetch.next_offset, most_bytes, isolation, takes_zstd=takes_zstd, probes=probes
         )
     except SparkLogError as error:
         fetch.error = error_code(error)

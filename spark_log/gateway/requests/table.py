@@ -47,6 +47,7 @@ from spark_log.gateway.requests import (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -107,6 +108,7 @@ _FILES: tuple[_RequestFile, ...] = (
     sasl_authenticate,
     sasl_handshake,
     sync_group,
+    txn_offset_commit,
 )
 
 _HANDLERS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +13,12 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.metadata import random_producer_id
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition, TransactionCoordinator
+from spark_log.transaction import (
+    TopicIdPartition,
+    TransactionCoordinator,
+    TransactionOffset,
+)
+from spark_log.types import ConsumerGroupMetadata, TopicPartition
 
 _MAX_COORDINATORS: Final = 1_024
 """Maximum number of transactional ids whose last state is kept, so that a change costs one append
@@ -85,6 +90,40 @@ class Transactions:
         """
         with self._coordinator(transactional_id) as coordinator:
             coordinator.register(producer, partitions)
+
+    def send_offsets(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        member: ConsumerGroupMetadata,
+        offsets: Sequence[TransactionOffset],
+    ) -> None:
+        """Keep offsets of one group, which the end of the transaction commits.
+
+        They are in the state of the transactional id, so that any gateway can end the transaction,
+        and the group knows that they are pending. The call may be repeated.
+
+        Args:
+            transactional_id: the transactional id.
+            producer: the producer.
+            member: the group, and the member that has read the records; -1 and an empty member id
+                without membership.
+            offsets: the offsets of the group.
+
+        Raises:
+            CommitFailedError: the member has left or was replaced, or its generation has passed.
+            ProducerFencedError: the epoch has passed, or another process has taken over.
+            TransactionAbortableError: the transaction was aborted by others.
+            UnstableOffsetCommitError: another transaction may commit one of the partitions, and is
+                not decided; call again.
+            SparkLogError: the storage does not answer; call again.
+        """
+        partitions = [TopicPartition(each.topic, each.partition) for each in offsets]
+        with self._coordinator(transactional_id) as coordinator:
+            coordinator.register(producer, groups={each.group_id for each in offsets})
+            # The group refuses a member that it has lost before any offset is kept.
+            self._offsets.send(coordinator.state, producer, member, partitions)
+            coordinator.send_offsets(producer, offsets)
 
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_committed: bool

@@ -37,7 +37,7 @@ from spark_log.log.segment import (
     consecutive_batches,
 )
 from spark_log.log.snapshot import Snapshots
-from spark_log.record import NO_TIMESTAMP, BatchHeader, EndTransactionMarker
+from spark_log.record import NO_LEADER_EPOCH, NO_TIMESTAMP, BatchHeader, EndTransactionMarker
 
 _log = logging.getLogger(__name__)
 
@@ -56,12 +56,15 @@ class LogAppendInfo:
             file than its segment's, with an id and times of its own.
         append_time_us: the timestamp of all records, microseconds since the epoch, if the topic has
             ``LogAppendTime`` and `PartitionLog.append_batches` put them; else -1.
+        leader_epoch: the leader epoch of the batch, if `PartitionLog.append_batches` put it; else
+            -1.
     """
 
     base_offset: int
     last_offset: int
     is_duplicate: bool = field(default=False, compare=False)
     append_time_us: int = field(default=NO_TIMESTAMP, compare=False)
+    leader_epoch: int = field(default=NO_LEADER_EPOCH, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +335,7 @@ class Appender:
                         base_offset + header.last_offset_delta,
                         info.is_duplicate,
                         _append_time_us(header),
+                        header.leader_epoch,
                     )
                 return AppendedBatches(results, (segment, info))
         return AppendedBatches(results)

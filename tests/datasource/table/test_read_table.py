@@ -362,7 +362,7 @@ class TestThePage:
                     )
         clean(root)
         names = {"spark": spark}
-        exec(block("docs/spark.md", "read_table(").replace("/data/log", root), names)
+        exec(block("docs/spark.md", "late = flights").replace("/data/log", root), names)
         assert names["flights"].count() == 300
         assert names["late"].count() == 49
         assert {bytes(row.key) for row in names["day"].collect()} == {b"14"}

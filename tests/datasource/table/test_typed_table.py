@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pytest
 
@@ -89,13 +90,18 @@ def test_columns_that_files_lack_are_null_and_values_are_given_back(spark, tmp_p
 class TestTimeTravelAfterTheSchemaChanged:
     """Each version has the columns that the table had then, as in Delta's own time travel."""
 
-    CHANGES = (
+    CHANGES: ClassVar[tuple[dict[str, str], ...]] = (
         {},
         {"table.value.format": "json", "table.schema": "n INT"},
         {"table.schema": "n INT, carrier STRING"},
         {"table.value.format": "none"},
     )
-    TYPED_COLUMNS = ([], ["n", "_decode_error"], ["n", "carrier", "_decode_error"], [])
+    TYPED_COLUMNS: ClassVar[tuple[list[str], ...]] = (
+        [],
+        ["n", "_decode_error"],
+        ["n", "carrier", "_decode_error"],
+        [],
+    )
 
     @pytest.fixture
     def evolved(self, tmp_path):

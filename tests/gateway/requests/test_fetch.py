@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log import Admin, NewTopic, Producer
+from spark_log import Admin, NewTopic, Producer, TopicPartition
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
@@ -112,6 +112,25 @@ class TestRecords:
         produce(client, client_batch(0, 3))
         assert [batch.leader_epoch for batch in batches_of(fetch(client, 0))] == [0]
 
+    @pytest.mark.parametrize("isolation_level", [0, 1])
+    def test_of_other_writers_are_found_without_a_wait(self, client, log, isolation_level):
+        assert not fetch(client, 0, isolation_level=isolation_level).records
+        log.append(numbered(0, 2))
+        found = fetch(client, 0, isolation_level=isolation_level, max_wait_ms=0)
+        assert rows_of(found) == offsets(0, 2)
+
+    def test_of_other_writers_are_found_by_a_client_that_waits_too_shortly_for_a_probe(
+        self, client, log, gateway
+    ):
+        """Its fetches end before the pause between two probes; then it probes by itself."""
+        partition = gateway.server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0)
+        fetch(client, 0, max_wait_ms=1)
+        partition.changed_ms = float("-inf")  # at rest for long, so that probes are rare
+        log.append(numbered(0, 2))
+        while not (found := fetch(client, 0, max_wait_ms=1)).records:
+            pass
+        assert rows_of(found) == offsets(0, 2)
+
 
 class TestOffsets:
     def test_after_the_end_are_out_of_range(self, client):
@@ -125,7 +144,7 @@ class TestOffsets:
         produce(client, client_batch(0, 3))
         produce(client, client_batch(3, 3))
         fetch(client, 0)
-        Admin(root).delete_records({(TOPIC, 0): 3})
+        Admin(root).delete_records({TopicPartition(TOPIC, 0): 3})
         with_start = client.ask("ListOffsets", 5, **list_offsets_fields(-2))
         assert with_start.topics[0].partitions[0].offset == 3
         assert fetch(client, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -174,7 +193,8 @@ class TestReadCommitted:
 
     def values(self, client, *, committed=True):
         """All values, as a client reads them that moves on by the batches it gets."""
-        values, offset = [], 0
+        values: list[str] = []
+        offset = 0
         while True:
             fetched = fetch(client, offset, isolation_level=int(committed))
             following = next_offset_of(fetched)
@@ -226,12 +246,19 @@ class TestReadCommitted:
             "2:1",
         ]
 
-    def test_waits_quietly_for_a_transaction_of_another_process(self, client, log, gateway):
+    def test_waits_quietly_for_a_transaction_of_another_process(
+        self, client, log, gateway, monkeypatch
+    ):
         """The records of the open transaction are found once, and not read again and again."""
         logs = gateway.server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0).logs
         reads = []
         shipped = logs.read
-        logs.read = lambda *arguments: reads.append(1) or shipped(*arguments)
+
+        def read(*arguments):
+            reads.append(arguments)
+            return shipped(*arguments)
+
+        monkeypatch.setattr(logs, "read", read)
         fetch(client, 0, isolation_level=1)
         fields = fetch_fields({0: 0}, max_wait_ms=400, isolation_level=1)
         client.send("Fetch", 11, **fields)

@@ -45,7 +45,7 @@ def values_in(root):
     try:
         found = []
         while polled := consumer.poll(timeout_ms=200):
-            found += [record.value.decode() for records in polled.values() for record in records]
+            found += [record.value for records in polled.values() for record in records]
         return found
     finally:
         consumer.close()
@@ -64,7 +64,7 @@ class TestABatch:
 
     def test_is_read_by_our_own_consumer(self, client, root):
         produce(client, client_batch(0, 3))
-        assert values_in(root) == ["record:0", "record:1", "record:2"]
+        assert values_in(root) == [b"record:0", b"record:1", b"record:2"]
 
     @pytest.mark.parametrize("compression", CompressionType)
     def test_may_have_any_compression(self, client, compression):

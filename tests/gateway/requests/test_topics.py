@@ -106,7 +106,11 @@ def test_topics_are_deleted_each_by_itself(gateway, client, tmp_path, version):
     Admin(tmp_path / "root").create_topics([NewTopic("a"), NewTopic("b"), NewTopic("kept")])
     if version < 6:
         answer = client.ask("DeleteTopics", version, topic_names=["a", "none", "b"])
-        expected = [("a", 0), ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("b", 0)]
+        expected: list[tuple[str | None, int]] = [
+            ("a", 0),
+            ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("b", 0),
+        ]
     else:
         topic_id = gateway.cluster.image().topic("b").topic_id
         wanted = [

@@ -8,6 +8,7 @@ from spark_log.gateway.protocol import message_class
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition
 from tests.cli.support import begin_transaction
+from tests.gateway.support import running_gateway
 
 _Topic = message_class("DescribeProducersRequest").TopicRequest
 
@@ -143,3 +144,85 @@ def test_producers_of_partitions_are_described(client, root):
     assert [each.last_sequence for each in first.active_producers] == [0]
     assert (second.error_code, second.active_producers) == (0, [])
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- offsets -------------------------------------------------------------------------------------
+
+_Offsets = message_class("TxnOffsetCommitRequest")
+
+
+def commit_offsets(client, found, offsets, *, group="g", topic="t", **fields):
+    """Send offsets of partitions; return the error of each."""
+    partitions = [
+        _Offsets.TxnOffsetCommitRequestPartition(
+            partition_index=number, committed_offset=offset, committed_metadata=f"at {offset}"
+        )
+        for number, offset in offsets.items()
+    ]
+    answer = client.ask(
+        "TxnOffsetCommit",
+        5,
+        transactional_id="x",
+        group_id=group,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[_Offsets.TxnOffsetCommitRequestTopic(name=topic, partitions=partitions)],
+        **fields,
+    )
+    (topic_answer,) = answer.topics
+    return [each.error_code for each in topic_answer.partitions]
+
+
+def committed(root, group="g"):
+    found = Admin(root).list_group_offsets(group)
+    return {tp.partition: (each.offset, each.metadata) for tp, each in found.items()}
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_offsets_are_committed_with_the_transaction_or_not_at_all(client, root, is_committed):
+    found = init(client)
+    assert commit_offsets(client, found, {0: 5, 1: 7}) == [0, 0]
+    assert commit_offsets(client, found, {0: 6}) == [0]  # a later one takes its place
+    assert commit_offsets(client, found, {0: 6}) == [0]
+    assert committed(root) == {}
+    for _ in range(2):
+        assert end(client, found, is_committed).error_code == 0
+    assert committed(root) == ({0: (6, "at 6"), 1: (7, "at 7")} if is_committed else {})
+
+
+def test_the_gateway_that_ends_a_transaction_need_not_be_the_one_that_got_its_offsets(
+    gateway, client, root
+):
+    found = init(client)
+    assert commit_offsets(client, found, {0: 5}) == [0]
+    with running_gateway(root) as other, other.client() as asking:
+        assert end(asking, found, True).error_code == 0
+    assert committed(root) == {0: (5, "at 5")}
+
+
+def test_a_transaction_of_records_and_offsets_of_two_groups(gateway, client, root):
+    found = init(client)
+    begin(gateway, found, 0)
+    assert commit_offsets(client, found, {0: 5}) == [0]
+    assert commit_offsets(client, found, {0: 3}, group="h") == [0]
+    after = end(client, found, True)
+    assert (committed(root), committed(root, "h")) == ({0: (5, "at 5")}, {0: (3, "at 3")})
+    assert commit_offsets(client, after, {0: 9}) == [0]
+    end(client, after, False)
+    assert committed(root) == {0: (5, "at 5")}
+
+
+def test_offsets_that_are_not_possible_are_refused(client, root):
+    found = init(client)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit_offsets(client, found, {0: 5, 9: 5}) == [0, unknown]
+    assert commit_offsets(client, found, {0: -5}) == [ErrorCode.OFFSET_OUT_OF_RANGE]
+    assert commit_offsets(client, found, {0: 5}, topic="none") == [unknown]
+    assert commit_offsets(client, found, {0: 5}, group="") == [ErrorCode.INVALID_GROUP_ID]
+    refused = commit_offsets(client, found, {0: 5}, generation_id=3, member_id="nobody")
+    assert refused == [ErrorCode.ILLEGAL_GENERATION]
+    init(client)
+    assert commit_offsets(client, found, {0: 5})[0] in (
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    )

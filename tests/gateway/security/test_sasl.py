@@ -208,6 +208,25 @@ def test_a_frame_before_authentication_is_small(gateway, client, send):
     assert len(gateway.server.connections) >= 1
 
 
+def test_clients_that_are_not_authenticated_take_no_memory_of_others(tmp_path, users_file):
+    config = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.users.file": str(users_file),
+        "sasl.enabled.mechanisms": "PLAIN",
+        "queued.max.request.bytes": 600_000,
+    }
+    with running_gateway(tmp_path / "root", **config) as gateway, gateway.client() as client:
+        strangers = [gateway.client() for _ in range(5)]
+        for each in strangers:
+            each.send_bytes(struct.pack(">i", 500_000) + b"some bytes")
+        handshake(client, "PLAIN")
+        assert client.ask("SaslAuthenticate", 2, auth_bytes=plain()).error_code == 0
+        assert client.ask("Metadata", 12, topics=None).brokers
+        for each in strangers:
+            each.socket.close()
+        assert gateway.call(lambda: gateway.server.memory.used_bytes) == 0
+
+
 def test_requests_behind_a_failed_authentication_are_not_answered(gateway):
     with gateway.client() as client:
         handshake(client, "PLAIN")

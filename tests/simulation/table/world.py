@@ -108,7 +108,8 @@ class TableProcess:
     def configure(self, log: LocalLog) -> None:
         """Give a log the topic's configs that decide how it is rewritten."""
         is_table = self.setting.policy != CleanupPolicy.NONE
-        policies = ("compact",) if self.setting.policy == CleanupPolicy.COMPACT else ("delete",)
+        is_compacted = self.setting.policy == CleanupPolicy.COMPACT
+        policies: tuple[str, ...] = ("compact",) if is_compacted else ("delete",)
         retention = max(self._world.profile.retention_ms, self._world.profile.retention_bytes)
         if retention >= 0 and "delete" not in policies:
             policies = (*policies, "delete")

@@ -344,8 +344,8 @@ class ParquetSegmentWriter:
 def _repeats(keys: pa.Array) -> bool:
     """Return whether keys occur often enough for a dictionary, as far as the first ones tell."""
     sample = keys.slice(0, _SAMPLE_ROWS)
-    count = len(sample) - sample.null_count
-    return count > 0 and pc.count_distinct(sample).as_py() * _ROWS_A_KEY <= count
+    count = len(sample) - int(sample.null_count)
+    return count > 0 and int(pc.count_distinct(sample).as_py()) * _ROWS_A_KEY <= count
 
 
 def _writer_options(schema: pa.Schema, *, has_key_dictionary: bool) -> dict[str, object]:

@@ -1,0 +1,105 @@
+"""TxnOffsetCommit: offsets of a group that are committed with a transaction (KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from spark_log.errors import CommitFailedError, SparkLogError
+from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.protocol import message_class
+from spark_log.gateway.request import Api, RequestContext
+from spark_log.metadata import MetadataImage
+from spark_log.record import ProducerIdAndEpoch
+from spark_log.transaction import TransactionOffset
+from spark_log.types import ConsumerGroupMetadata
+
+_Response = message_class("TxnOffsetCommitResponse")
+
+_MAX_METADATA_BYTES = 4_096
+"""Kafka's default of ``offset.metadata.max.bytes``."""
+
+
+def _failed(request: Any, code: int, message: str) -> Any:
+    return _response(request, lambda *_: code)
+
+
+API = Api(28, "TxnOffsetCommit", 5, 5, error_response=_failed)
+"""KIP-890's second protocol: the group is registered in the transaction by this request."""
+
+
+async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+    """Keep the offsets in the transaction, all of them or none; its end commits them."""
+    if not request.group_id:
+        return _failed(request, ErrorCode.INVALID_GROUP_ID, "")
+    image = await gateway.image()
+    offsets: list[TransactionOffset] = []
+    refused: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for each in topic.partitions:
+            found = _offset(image, request.group_id, topic.name, each)
+            if isinstance(found, ErrorCode):
+                refused[topic.name, each.partition_index] = found
+            else:
+                offsets.append(found)
+    code: int = ErrorCode.NONE
+    if offsets:
+        try:
+            await gateway.run_blocking(
+                gateway.transactions.send_offsets,
+                request.transactional_id,
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+                ConsumerGroupMetadata(
+                    request.group_id,
+                    request.generation_id,
+                    request.member_id,
+                    request.group_instance_id,
+                ),
+                offsets,
+            )
+        except CommitFailedError:
+            code = ErrorCode.ILLEGAL_GENERATION
+        except SparkLogError as error:
+            code = error_code(error)
+    return _response(request, lambda name, number: refused.get((name, number), code))
+
+
+def _offset(
+    image: MetadataImage, group_id: str, name: str, partition: Any
+) -> TransactionOffset | ErrorCode:
+    topic = image.find(name)
+    if topic is None or partition.partition_index not in topic.partitions:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    metadata = partition.committed_metadata or ""
+    if len(metadata.encode()) > _MAX_METADATA_BYTES:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    if partition.committed_offset < 0:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return TransactionOffset(
+        group_id,
+        name,
+        topic.topic_id,
+        partition.partition_index,
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        metadata,
+    )
+
+
+def _response(request: Any, code_of: Callable[[str, int], int]) -> Any:
+    return _Response(
+        topics=[
+            _Response.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    _Response.TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index,
+                        error_code=code_of(topic.name, each.partition_index),
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
