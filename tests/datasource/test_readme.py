@@ -43,7 +43,7 @@ def test_its_reads_and_writes_work(
 
 
 def test_its_streaming_copy_works(spark: SparkSession, root: str, tmp_path: Path) -> None:
-    code = block("docs/spark.md", "readStream")
+    code = block("docs/spark.md", '.option("topic", "copy")')
     admin = Admin(root)
     admin.create_topics([NewTopic("flights"), NewTopic("copy")])
     rows = spark.sql("SELECT 'k' AS key, 'a' AS value")
