@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 _TryAdmit = Callable[[], bool]
 """Takes memory for a waiter if there is room for it, and tells it; returns whether it did."""
@@ -241,12 +242,12 @@ class ReservedMemory:
 
     # --- the end ---------------------------------------------------------------------------------
 
-    def keep_until(self, future: asyncio.Future[object]) -> None:
+    def keep_until(self, future: asyncio.Future[Any]) -> None:
         """Keep the memory also after the answer, until a future is done: it uses the request."""
         self._kept += 1
         future.add_done_callback(self._on_kept)
 
-    def _on_kept(self, future: asyncio.Future[object]) -> None:
+    def _on_kept(self, future: asyncio.Future[Any]) -> None:
         self._kept -= 1
         if self._is_released and not self._kept:
             self._give_back()

@@ -17,8 +17,8 @@ def joined(cluster):
     """Registers a gateway."""
 
     def join(host="127.0.0.1", port=9092, version="0.3.0", **config):
-        config = GatewayConfig.parse(config)
-        member = RegistryMember(cluster, config, host=host, port=port, version=version)
+        settings = GatewayConfig.parse(config)
+        member = RegistryMember(cluster, settings, host=host, port=port, version=version)
         member.join()
         return member
 
