@@ -172,7 +172,7 @@ class TableCommitter:
         if table.refresh().number < 0:
             return
         retention_ms = max(
-            config.table_deleted_file_retention_ms, config.delete_retention_ms, _VERSIONS_MS
+            config.table_deleted_file_retention_ms, config.delete_retention_ms, VERSION_RETENTION_MS
         )
         cleanup = DeltaCleanup(table.store, table.directory, table.clock, TABLE_PROTOCOL)
         cleanup.delete_versions(now_us - retention_ms * 1000)
@@ -386,7 +386,7 @@ class TableCommitter:
 _ORPHANS_US: Final = 86_400_000_000
 """Age of data files in no version, at which the program that wrote them has certainly given up."""
 
-_VERSIONS_MS: Final = 30 * 86_400_000
+VERSION_RETENTION_MS: Final = 30 * 86_400_000
 """Time for which versions can be read: Delta's default of ``delta.logRetentionDuration``."""
 
 

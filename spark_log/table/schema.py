@@ -30,7 +30,7 @@ TABLE_PROTOCOL: Final = TableProtocol(7, frozenset({"sparkLog"}), (PARTITION_COL
 
 CHECKPOINT_INTERVAL: Final = "delta.checkpointInterval"
 
-_PROPERTIES: Final = {
+TABLE_PROPERTIES: Final = {
     CHECKPOINT_INTERVAL: "10",
     "delta.enableExpiredLogCleanup": "false",
     # To a program that ignores writer features, the log's other files are left over from failed
@@ -56,7 +56,7 @@ def table_metadata(
         skipping: the columns by whose statistics programs may skip files.
     """
     before = known.get("configuration")
-    properties = _PROPERTIES | (dict(before) if isinstance(before, Mapping) else {})
+    properties = TABLE_PROPERTIES | (dict(before) if isinstance(before, Mapping) else {})
     return {
         "metaData": {
             "id": known.get("id") or str(uuid.uuid4()),

@@ -41,12 +41,16 @@ class TableOfLog:
         self._partition = partition
         self._is_on_root = broker_id == ROOT_BROKER_ID
         self._config = committer.topic.config()
-        self.is_empty = self._is_certainly_empty(file_names)
+        self.is_empty = self.is_certainly_empty(file_names)
         self._asked: tuple[int, list[PartitionTable] | None] | None = None
 
-    def _is_certainly_empty(self, file_names: Iterable[str] | None) -> bool:
-        # The files of the table are in the directory in the cluster's root: without one there, no
-        # version has rows of this log.
+    def is_certainly_empty(self, file_names: Iterable[str] | None) -> bool:
+        """Return whether no version has rows of this log, as its files alone show.
+
+        Args:
+            file_names: the names of the log's files; None if they are not known.
+        """
+        # The files of the table are in the directory in the cluster's root.
         return (
             self._config.table_format == "none"
             and file_names is not None

@@ -18,7 +18,9 @@ from spark_log import (
     TopicPartition,
 )
 from spark_log.cluster import Cluster, ClusterCleaner, ClusterVerifier
+from spark_log.config import GatewayConfig
 from spark_log.doctor import Doctor
+from spark_log.gateway.registry import RegistryMember
 from spark_log.log.verify import LogFindingKind, LogSeverity
 from spark_log.mirror import RootMirror, TopicFilter
 from spark_log.storage import (
@@ -78,6 +80,9 @@ def disks(tmp_path):
     disks.admin.alter_client_quotas({None: {"producer_byte_rate": 1 << 30}})
     disks.admin.delete_records({KEYED: 2})
     disks.admin.delete_topics(["deleted"])
+    gateway = RegistryMember(disks.cluster(), GatewayConfig(), host="127.0.0.1", port=9092)
+    gateway.join()
+    gateway.leave()
     disks.change_members()
     return disks
 

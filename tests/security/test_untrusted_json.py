@@ -163,10 +163,15 @@ def test_every_part_that_reads_roots_parses_json_in_one_place():
     assert found == OF_THE_USER
 
 
+GENERATED = {f"gateway/protocol/{name}.py": {"exec"} for name in ("message", "decoder", "encoder")}
+"""Code that is generated from the schemas of Kafka's messages, which are a file of the package."""
+
+
 def test_nothing_that_is_read_is_executed():
     refused = {"eval", "exec", "pickle.loads", "pickle.load", "marshal.loads", "yaml.load"}
     for path in PACKAGE.rglob("*.py"):
-        if "testing" not in path.relative_to(PACKAGE).parts:
+        name = path.relative_to(PACKAGE)
+        if "testing" not in name.parts:
             found = refused & set(calls(ast.parse(path.read_text("utf-8"))))
-            assert not found, path
+            assert found == GENERATED.get(name.as_posix(), set()), path
     assert math.isfinite(parse_json("1.5"))

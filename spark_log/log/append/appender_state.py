@@ -156,13 +156,13 @@ class AppenderState:
             if segment.producer is None and (expected_end_offset or 0) < self.log_end_offset:
                 raise  # the log's end never goes back
             # Other processes may have appended the segments that it follows.
-            self._observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
+            self.observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
             duplicate = self.duplicate_offset(segment)
             if duplicate is None:
                 self._check_order(segment, expected_end_offset)
         return duplicate
 
-    def _observe_in_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
+    def observe_in_epoch(self, segment: StagedSegment, *, is_epoch_certain: bool) -> None:
         """List the log, and check again that it has no newer leader epoch than the segment."""
         self.observe(segment)
         if self._has_leader_epochs:
@@ -257,7 +257,7 @@ class AppenderState:
         decisions = self._decisions(segment)
         if any(isinstance(each, _OFTEN_SHORT_OF) for each in decisions.values()):
             # Other processes may have appended the segments that the batch follows.
-            self._observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
+            self.observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
             decisions = self._decisions(segment)
         if decisions:
             raise BatchesDecidedError(decisions)

@@ -169,7 +169,7 @@ REPLICATED_BATCHES_RULES: dict[str, PatchVariant] = {
         ((partition_log, "ReplicaChain", _PutsToAnyLeader),)
     ),
     "the leader epoch is checked again when the log is listed again": PatchVariant(
-        ((AppenderState, "_observe_in_epoch", _observes),)
+        ((AppenderState, "observe_in_epoch", _observes),)
     ),
     **{name: REPLICATION_RULES[name] for name in _OF_EVERY_CHAIN},
 }

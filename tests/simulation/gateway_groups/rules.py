@@ -9,6 +9,7 @@ from spark_log.errors import SparkLogError
 from spark_log.gateway.groups import CoordinatedGroup
 from spark_log.gateway.groups.group_state import Decision, GroupState
 from tests.simulation.gateway_groups.world import GroupOffsets
+from tests.simulation.patches import Patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +19,12 @@ class GatewayGroupVariant:
     Attributes:
         group: the coordinated group.
         offsets: the offsets table.
+        patches: the attributes that are replaced: none.
     """
 
     group: type[CoordinatedGroup] = CoordinatedGroup
     offsets: type[GroupOffsets] = GroupOffsets
+    patches: tuple[Patch, ...] = ()
 
 
 GATEWAY_GROUP_SOUND = GatewayGroupVariant()

@@ -258,7 +258,7 @@ TABLE_RULES: dict[str, PatchVariant] = {
         ((TableOfLog, "compaction_limits", _looks_at_the_newest),)
     ),
     "a log with Parquet files is asked for its table": PatchVariant(
-        ((TableOfLog, "_is_certainly_empty", _trusts_its_setting),)
+        ((TableOfLog, "is_certainly_empty", _trusts_its_setting),)
     ),
     "a segment that another one cuts is written anew": PatchVariant(
         ((cold_segments, "is_cut", _never),)

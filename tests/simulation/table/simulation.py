@@ -38,8 +38,8 @@ from tests.simulation.wall_clocks import WallClocks
 _SMALL_NUMBERS: tuple[Patch, ...] = (
     (DeltaLog, "deletion_delay_ms", float(DELETE_DELAY_MS)),
     (DeltaLog, "listing_valid_ms", DELETE_DELAY_MS / 4),
-    (schema, "_PROPERTIES", {schema.CHECKPOINT_INTERVAL: "4"}),
-    (committer, "_VERSIONS_MS", 0.0),
+    (schema, "TABLE_PROPERTIES", {schema.CHECKPOINT_INTERVAL: "4"}),
+    (committer, "VERSION_RETENTION_MS", 0.0),
 )
 """Times and counts of the table, in proportion to the other times of a simulation."""
 
