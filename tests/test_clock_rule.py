@@ -28,6 +28,7 @@ ALLOWED = {
     "spark_log/cli/commands/transactions.py": {"describe_transactions": _SHOWS},
     "spark_log/cli/commands/groups_reset.py": {"_time_ms": _STARTS},
     "spark_log/util/clock.py": {"SystemClock": _IS_CLOCK, "SystemClock.time_us": _IS_CLOCK},
+    "spark_log/console/views/gateways.py": {"read_gateways_page": _SHOWS},
     "spark_log/console/views/groups.py": {"_ages_ms": _SHOWS},
     "spark_log/console/views/overview.py": {"read_overview": _SHOWS},
     "spark_log/consumer/position/offset_fetcher.py": {"OffsetFetcher.reset_offsets": _STARTS},

@@ -369,17 +369,29 @@ class Admin(ForeignMethods):
             self._runtime.cluster(), topic_partitions, validate_only=validate_only
         )
 
-    def delete_topics(self, names: Sequence[str], *, timeout_ms: float | None = None) -> None:
+    def delete_topics(
+        self,
+        names: Sequence[str] = (),
+        *,
+        topic_ids: Sequence[str] = (),
+        timeout_ms: float | None = None,
+    ) -> None:
         """Delete topics and their data, all of them or none.
 
         One append to the metadata log deletes the topics; their files on all brokers are removed
         after that. A cleaner removes files that are left after a crash, or on a broker that could
         not be reached.
 
+        Args:
+            names: the names of topics to delete.
+            topic_ids: the ids of topics to delete (KIP-516). A topic that was created again under
+                the same name has another id, and stays.
+            timeout_ms: the maximum time; None for no limit.
+
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist; nothing was deleted.
         """
-        topics.delete_topics(self._runtime, names, timeout_ms)
+        topics.delete_topics(self._runtime, names, topic_ids, timeout_ms)
 
     # --- records and offsets ---------------------------------------------------------------------
 

@@ -153,14 +153,21 @@ def wait_for_topics(runtime: AdminRuntime, topic_names: Sequence[str], timeout_m
 # --- deletion ------------------------------------------------------------------------------------
 
 
-def delete_topics(runtime: AdminRuntime, names: Sequence[str], timeout_ms: float | None) -> None:
+def delete_topics(
+    runtime: AdminRuntime,
+    names: Sequence[str],
+    topic_ids: Sequence[str],
+    timeout_ms: float | None,
+) -> None:
     """Delete topics from the metadata, and then their data.
 
     After the timeout a cleaner removes the data that are left.
     """
     began_ms = SYSTEM_CLOCK.monotonic_ms()
     topics = runtime.call(
-        "delete_topics", lambda: _delete_from_metadata(runtime.cluster(), names), timeout_ms
+        "delete_topics",
+        lambda: _delete_from_metadata(runtime.cluster(), names, topic_ids),
+        timeout_ms,
     )
     cluster = runtime.cluster()
     deadline = runtime.deadline("removing deleted topics", began_ms, timeout_ms)
@@ -171,14 +178,18 @@ def delete_topics(runtime: AdminRuntime, names: Sequence[str], timeout_ms: float
     cluster.keep_reserve()
 
 
-def _delete_from_metadata(cluster: Cluster, names: Sequence[str]) -> tuple[TopicImage, ...]:
+def _delete_from_metadata(
+    cluster: Cluster, names: Sequence[str], topic_ids: Sequence[str]
+) -> tuple[TopicImage, ...]:
     """Delete topics from the metadata; return the deleted topics."""
     topics: dict[str, TopicImage] = {}
     marked: set[str] = set()
 
     def decide(image: MetadataImage) -> list[MetadataRecord]:
         topics.clear()
-        topics.update((name, image.topic(name)) for name in names)
+        found = [image.topic(name) for name in names]
+        found += [_topic_with_id(image, topic_id) for topic_id in topic_ids]
+        topics.update((each.topic_id, each) for each in found)
         # This may also mark a topic that was created again since: a marker deletes nothing.
         unmarked = [each for each in topics.values() if each.topic_id not in marked]
         mark_deleted(cluster.store, unmarked)
@@ -187,6 +198,15 @@ def _delete_from_metadata(cluster: Cluster, names: Sequence[str]) -> tuple[Topic
 
     commit(cluster, decide)
     return tuple(topics.values())
+
+
+def _topic_with_id(image: MetadataImage, topic_id: str) -> TopicImage:
+    topic = image.find_by_id(topic_id)
+    if topic is None:
+        raise UnknownTopicOrPartitionError(
+            f"there is no topic with the id {topic_id}; it was deleted, or never existed"
+        )
+    return topic
 
 
 def _remove_data_within(

@@ -115,12 +115,14 @@ class GatewayConfig(ConfigModel):
     socket_receive_max_ms: PositiveLong = Field(
         default=30_000,
         description="Maximum time between the first and the last byte of a request. The connection "
-        "of a slower one is closed, because a request takes its memory when it begins.",
+        "of a slower one is closed. So is that of a client that reads nothing of its answers for "
+        "this time, while other requests wait for memory.",
     )
     queued_max_request_bytes: PositiveInt = Field(
         default=536_870_912,
-        description="Maximum size of all requests that are received or answered at the same time. "
-        "No more are read from the sockets until there is room.",
+        description="Maximum size of all requests that are received or answered at the same time, "
+        "and of the records in answers. No more are read from the sockets until there is room. "
+        "Requests of which only a part has arrived take at most half of it.",
     )
     max_in_flight_requests_per_connection: PositiveInt = Field(
         default=64,

@@ -1,5 +1,7 @@
 """Consumer groups: membership (`group`), committed offsets (`offsets`), assignors (`assignors`).
 
+`gateways` has the registry of the gateways of a root.
+
 `OffsetsTable` and `CommittedOffset` are imported on first use: they import pyarrow.parquet.
 """
 

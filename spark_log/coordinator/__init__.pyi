@@ -1,5 +1,12 @@
 from .assignors import Subscription as Subscription
 from .assignors import assignor as assignor
+from .gateways import GATEWAY_REGISTRY as GATEWAY_REGISTRY
+from .gateways import GatewayLife as GatewayLife
+from .gateways import GatewayRegistry as GatewayRegistry
+from .gateways import GatewayRegistryLog as GatewayRegistryLog
+from .gateways import RegisteredGateway as RegisteredGateway
+from .gateways import gateway_heartbeats as gateway_heartbeats
+from .gateways import read_gateways as read_gateways
 from .group import CLASSIC_STATES as CLASSIC_STATES
 from .group import COMPLETING_REBALANCE as COMPLETING_REBALANCE
 from .group import CONSUMER_PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE

@@ -17,6 +17,7 @@ from spark_log.gateway.protocol import (
     decode_header,
 )
 from spark_log.gateway.request import RequestContext
+from spark_log.gateway.request_memory import ReservedMemory
 from spark_log.gateway.security import AuthenticationError, principal_of_certificate
 
 if TYPE_CHECKING:
@@ -58,12 +59,12 @@ class _Request:
     """A request that has no answer yet.
 
     Attributes:
-        size_bytes: the memory that it has taken.
+        memory: the memory of the request and its answer.
         ends_with_connection: whether it is cancelled when its client is gone.
         task: the handler; its result is the answer's frame.
     """
 
-    size_bytes: int
+    memory: ReservedMemory
     ends_with_connection: bool
     task: asyncio.Task[list[bytes] | None] = field(repr=False)
 
@@ -115,12 +116,14 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = None  # type: ignore[assignment] # until it is made
         self._received = bytearray()
         self._frame_bytes = 0  # of the frame that is being received; 0 between frames
-        self._reserved_bytes = 0  # the memory that it has taken, or waits for
+        self._frame_memory: ReservedMemory | None = None  # of that frame
         self._frame_began_s = 0.0
-        self._has_memory = False
         self._requests: deque[_Request] = deque()
         self._is_reading = True
         self._can_write = True
+        self._unread: list[ReservedMemory] = []  # of answers that the client has not read yet
+        self._unread_bytes = 0
+        self._read_s = 0.0  # when the client last read some of them
         self._is_draining = False
         self._is_closed = False
         self._client_software: tuple[str, str] | None = None
@@ -149,11 +152,10 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Drop everything; handlers that have begun run to their end."""
         self._is_closed = True
-        if self._frame_bytes and not self._has_memory:
-            self._memory.withdraw(self._on_memory)
-        elif self._frame_bytes:
-            self._memory.release(self._reserved_bytes)
-        self._frame_bytes = 0
+        if self._frame_memory is not None:
+            self._frame_memory.release()
+        self._frame_bytes, self._frame_memory = 0, None
+        self._release_unread()
         self._received.clear()
         for request in tuple(self._requests):
             if request.ends_with_connection:
@@ -164,11 +166,14 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Stop: the client does not read its answers."""
         self._can_write = False
+        self._unread_bytes = self._transport.get_write_buffer_size()
+        self._read_s = self._loop.time()
         self._update_reading()
 
     def resume_writing(self) -> None:
         """Continue: the client has read its answers."""
         self._can_write = True
+        self._release_unread()
         self._write_answers()
         self._parse()
 
@@ -185,17 +190,31 @@ class Connection(asyncio.Protocol):
     # --- limits ----------------------------------------------------------------------------------
 
     def check_age(self, now_s: float) -> None:
-        """Close the connection if it is idle, or if a request arrives too slowly.
+        """Close the connection if it is idle, or if its client sends or reads too slowly.
+
+        A client that does not read its answers is closed only if others wait for their memory.
 
         Args:
             now_s: the time of the event loop.
         """
         frame_ms = (now_s - self._frame_began_s) * 1000
         idle_ms = (now_s - self._last_active_s) * 1000
-        if self._frame_bytes and self._has_memory and frame_ms > self._config.socket_receive_max_ms:
+        memory = self._frame_memory
+        has_memory = memory is not None and not memory.is_waiting
+        if has_memory and frame_ms > self._config.socket_receive_max_ms:
             self.abort("a request did not arrive within socket.receive.max.ms")
+        elif not self._reads_answers(now_s) and self._memory.has_waiting:
+            self.abort("it read nothing of its answers for socket.receive.max.ms")
         elif not self._requests and idle_ms > self._config.connections_max_idle_ms:
             self.abort("it was idle for connections.max.idle.ms")
+
+    def _reads_answers(self, now_s: float) -> bool:
+        if self._can_write:
+            return True
+        unread_bytes = self._transport.get_write_buffer_size()
+        if unread_bytes < self._unread_bytes:
+            self._unread_bytes, self._read_s = unread_bytes, now_s
+        return (now_s - self._read_s) * 1000 <= self._config.socket_receive_max_ms
 
     def drain(self) -> None:
         """Read no more requests, answer those that were received, and close."""
@@ -215,13 +234,17 @@ class Connection(asyncio.Protocol):
         while self._may_start():
             if not self._frame_bytes and not self._begin_frame():
                 break
-            if not self._has_memory or len(self._received) < _LENGTH.size + self._frame_bytes:
+            memory = self._frame_memory
+            assert memory is not None
+            received_bytes = len(self._received) - _LENGTH.size
+            if not memory.grow(received_bytes) or received_bytes < self._frame_bytes:
                 break
             end = _LENGTH.size + self._frame_bytes
             frame = memoryview(bytes(memoryview(self._received)[_LENGTH.size : end]))
             del self._received[:end]
-            self._frame_bytes = 0
-            self._start(frame)
+            self._frame_bytes, self._frame_memory = 0, None
+            memory.arrived()
+            self._start(frame, memory)
         self._update_reading()
 
     def _may_start(self) -> bool:
@@ -247,7 +270,7 @@ class Connection(asyncio.Protocol):
         return limit if self._is_authenticated else min(limit, _MAX_BYTES_BEFORE_AUTHENTICATION)
 
     def _begin_frame(self) -> bool:
-        """Read the length of the next frame, and take memory for it; return whether it is known."""
+        """Read the length of the next frame; return whether it is known."""
         if len(self._received) < _LENGTH.size:
             return False
         (size,) = _LENGTH.unpack_from(self._received)
@@ -256,21 +279,20 @@ class Connection(asyncio.Protocol):
             return False
         self._frame_bytes = size
         self._frame_began_s = self._loop.time()
-        # Memory that is taken before it arrives is for clients that have shown who they are: others
-        # could take all of it by a few bytes each.
-        self._reserved_bytes = size if self._is_authenticated else 0
-        self._has_memory = not self._reserved_bytes or self._memory.reserve(size, self._on_memory)
+        # Clients that have not shown who they are take no memory from those that have.
+        counted_bytes = size if self._is_authenticated else 0
+        self._frame_memory = ReservedMemory(self._memory, counted_bytes, self._on_memory)
         return True
 
     def _on_memory(self) -> None:
-        self._has_memory = True
         self._frame_began_s = self._loop.time()
         self._parse()
 
-    def _start(self, frame: memoryview) -> None:
+    def _start(self, frame: memoryview, memory: ReservedMemory) -> None:
         authenticator = self._authenticator
         if self._has_raw_tokens and authenticator is not None and authenticator.expects_token:
-            self._add(self._answer_token(authenticator, bytes(frame)), ends_with_connection=False)
+            answer = self._answer_token(authenticator, bytes(frame))
+            self._add(answer, memory, ends_with_connection=False)
             return
         try:
             header = decode_header(frame)
@@ -280,7 +302,7 @@ class Connection(asyncio.Protocol):
                 )
             request = self._dispatcher.decode(header, frame)
         except MalformedMessageError as error:
-            self._memory.release(self._reserved_bytes)
+            memory.release()
             self.abort(str(error))
             return
         if header.api_key == API_VERSIONS_KEY and header.api_version >= 3 and request is not None:
@@ -297,20 +319,26 @@ class Connection(asyncio.Protocol):
             self.client_host,
             self._listener,
             authenticator.principal or ANONYMOUS if authenticator else self._principal,
+            memory,
             authenticator,
         )
         if header.api_key == _HANDSHAKE_KEY:
             self._has_raw_tokens = header.api_version == 0
         self._add(
             self._dispatcher.answer(context, request),
+            memory,
             ends_with_connection=self._dispatcher.ends_with_connection(header.api_key),
         )
 
     def _add(
-        self, answer: Coroutine[Any, Any, list[bytes] | None], *, ends_with_connection: bool
+        self,
+        answer: Coroutine[Any, Any, list[bytes] | None],
+        memory: ReservedMemory,
+        *,
+        ends_with_connection: bool,
     ) -> None:
         task = self._loop.create_task(answer)
-        self._requests.append(_Request(self._reserved_bytes, ends_with_connection, task))
+        self._requests.append(_Request(memory, ends_with_connection, task))
         task.add_done_callback(self._on_answer)
 
     async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
@@ -331,18 +359,28 @@ class Connection(asyncio.Protocol):
         """Write the answers that are ready and have no other before them."""
         while self._can_write and self._requests and self._requests[0].task.done():
             done = self._requests.popleft()
-            self._memory.release(done.size_bytes)
-            if done.task.cancelled():
-                continue
-            if (error := done.task.exception()) is not None:
-                if not self._is_closed:
-                    self.abort(f"a request failed ({type(error).__name__}: {error})")
-                continue
-            if (answer := done.task.result()) is not None and not self._is_closed:
-                self._transport.writelines(answer)
+            self._write_answer(done.task)
+            if self._can_write or self._is_closed:
+                done.memory.release()
+            else:
+                self._unread.append(done.memory)
             if self._authenticator is not None and self._authenticator.has_failed:
                 self._is_draining = True
         self._close_if_drained()
+
+    def _write_answer(self, task: asyncio.Task[list[bytes] | None]) -> None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            if not self._is_closed:
+                self.abort(f"a request failed ({type(error).__name__}: {error})")
+        elif (answer := task.result()) is not None and not self._is_closed:
+            self._transport.writelines(answer)
+
+    def _release_unread(self) -> None:
+        unread, self._unread = self._unread, []
+        for memory in unread:
+            memory.release()
 
     def _close_if_drained(self) -> None:
         if self._is_draining and not self._requests and not self._is_closed:
@@ -352,7 +390,8 @@ class Connection(asyncio.Protocol):
         """Read from the socket only if what arrives can be used."""
         if self._is_closed or self._transport.is_closing():
             return
-        is_wanted = self._may_start() and (self._has_memory or not self._frame_bytes)
+        memory = self._frame_memory
+        is_wanted = self._may_start() and (memory is None or not memory.is_waiting)
         if is_wanted != self._is_reading:
             self._is_reading = is_wanted
             if is_wanted:

@@ -8,17 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_log.config import report_ignored_settings
+from spark_log.coordinator import GatewayRegistry, RegisteredGateway
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
 from spark_log.gateway.groups import GroupCoordinators
 from spark_log.gateway.partitions import Partitions
-from spark_log.gateway.registry import (
-    RegisteredGateway,
-    Registry,
-    RegistryMember,
-    coordinator,
-    leader,
-)
+from spark_log.gateway.registry import RegistryMember, coordinator, leader
 from spark_log.gateway.transactions import Transactions
 from spark_log.metadata import GROUP_VERSION
 
@@ -85,7 +80,7 @@ class Gateway:
         )
         self._member: RegistryMember | None = None
         self._ticks: asyncio.Task[None] | None = None
-        self._leaders_of = Registry()
+        self._leaders_of = GatewayRegistry()
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
         self.partitions = Partitions(cluster, config, self.run_blocking)
 
@@ -109,18 +104,21 @@ class Gateway:
 
     # --- the gateways of the root ----------------------------------------------------------------
 
-    async def join(self, host: str, port: int) -> RegisteredGateway:
+    async def join(self, host: str, port: int, version: str = "") -> RegisteredGateway:
         """Register, and stay registered until `leave`; return this gateway with its id.
 
         Args:
             host: the host that clients connect to.
             port: the port that clients connect to.
+            version: the version of spark-log, for others.
 
         Raises:
             DuplicateBrokerRegistrationError: ``broker.id`` belongs to another gateway.
             StorageError: the root cannot be read or written.
         """
-        self._member = RegistryMember(self.cluster, self.config, host=host, port=port)
+        self._member = RegistryMember(
+            self.cluster, self.config, host=host, port=port, version=version
+        )
         found = await self.run_blocking(self._member.join)
         self._ticks = asyncio.get_running_loop().create_task(self._tick())
         return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_log.gateway.request_memory import ReservedMemory
     from spark_log.gateway.security import Authenticator
 
 
@@ -25,6 +26,7 @@ class RequestContext:
         listener: the name of the listener that accepted the connection.
         principal: the authenticated user, such as ``User:alice``; ``User:ANONYMOUS`` without
             authentication.
+        memory: the memory of the request and its answer.
         authenticator: the SASL exchange of the connection; None on a listener without SASL.
     """
 
@@ -36,6 +38,7 @@ class RequestContext:
     client_host: str
     listener: str
     principal: str
+    memory: ReservedMemory
     authenticator: Authenticator | None = None
 
 

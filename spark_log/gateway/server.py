@@ -60,6 +60,7 @@ class GatewayServer:
         config: GatewayConfig,
         *,
         handlers: Mapping[int, Handler] = HANDLERS,
+        version: str = "",
     ) -> None:
         """Return a server that does not listen yet.
 
@@ -68,12 +69,14 @@ class GatewayServer:
             admin: an admin client that uses ``cluster``.
             config: the settings.
             handlers: the handlers by the keys of their APIs.
+            version: the version of spark-log, which the registry shows.
 
         Raises:
             InvalidConfigurationError: a file of TLS, or of the users, cannot be used.
         """
         self._config = config
         self._handlers = handlers
+        self._version = version
         self.memory = RequestMemory(config.queued_max_request_bytes)
         protocol = config.security_protocol
         self._tls = tls_context(config) if protocol.endswith("SSL") else None
@@ -116,7 +119,7 @@ class GatewayServer:
         found = self._server.sockets[0].getsockname()
         shown_host, shown_port = advertised or (host, 0)
         try:
-            registered = await self.gateway.join(shown_host, shown_port or found[1])
+            registered = await self.gateway.join(shown_host, shown_port or found[1], self._version)
         except BaseException:
             self._server.close()
             raise

@@ -380,7 +380,7 @@ GATEWAY_CONNECTIONS = _gauge(
 GATEWAY_MEMORY = _gauge(
     "spark_log_gateway_request_memory_bytes",
     "",
-    "Size of the requests that are received or answered: at most queued.max.request.bytes.",
+    "Size of the requests that are received or answered, and of their answers.",
     "bytes",
 )
 GATEWAY_CLOSED = MetricDefinition(

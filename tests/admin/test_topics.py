@@ -256,6 +256,30 @@ class TestDelete:
         assert marked == [[False], [True]], "the second one while it is there"
         assert admin.list_topics() == []
 
+    def test_a_deletion_by_id_does_not_hit_a_topic_that_is_created_again_meanwhile(
+        self, admin, root, monkeypatch
+    ):
+        old_id = admin.create_topics([NewTopic("a")])["a"]
+        new_ids, other, mark = [], Admin(root), mark_deleted
+
+        def create_again_once(store, topics):
+            monkeypatch.setattr(admin_module, "mark_deleted", mark)
+            other.delete_topics(["a"])
+            new_ids.append(other.create_topics([NewTopic("a")])["a"])
+            mark(store, topics)
+
+        monkeypatch.setattr(admin_module, "mark_deleted", create_again_once)
+        with pytest.raises(UnknownTopicOrPartitionError, match=old_id):
+            admin.delete_topics(topic_ids=[old_id])
+        assert admin.describe_topics(["a"])[0].topic_id == new_ids[0]
+        admin.delete_topics(topic_ids=new_ids)
+        assert admin.list_topics() == []
+
+    def test_one_that_is_given_by_name_and_by_id_is_deleted_once(self, admin, root):
+        topic_id = admin.create_topics([NewTopic("a"), NewTopic("b")])["a"]
+        admin.delete_topics(["a"], topic_ids=[topic_id])
+        assert admin.list_topics() == ["b"]
+
     def test_all_or_none_are_deleted(self, admin, root):
         admin.create_topics([NewTopic("a"), NewTopic("b")])
         before = metadata_files(root)

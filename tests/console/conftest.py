@@ -7,9 +7,11 @@ from starlette.testclient import TestClient
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster
+from spark_log.config import GatewayConfig
 from spark_log.console import ConsoleSettings, create_app
 from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.gateway.registry import RegistryMember
 from spark_log.metadata.topics.creation import topic_records
 from tests.cli.conftest import folder, shell
 from tests.cli.support import append, append_batches, begin_transaction
@@ -22,6 +24,7 @@ TOPIC = f"t{EVIL}".replace("/", "&")  # no name has a slash
 GROUP = f"g{EVIL}"
 FAST = {"flush.on.append": False, "index.interval.bytes": 1}
 TOKEN = "the-token-of-the-tests"
+HOUR_MS = 3_600_000
 DAY_MS = 1_370_044_800_000
 """2013-06-01, in milliseconds since the epoch."""
 
@@ -66,6 +69,11 @@ def root(tmp_path_factory):
     )
     OffsetsTable(cluster).commit(GROUP, position)
     begin_transaction(root, f"txn{EVIL}", TopicPartition(TOPIC, 0))
+    for number in (1, 2):
+        config = {"broker.rack": f"rack{EVIL}", "broker.session.timeout.ms": HOUR_MS}
+        RegistryMember(
+            cluster, GatewayConfig.parse(config), host=f"host{EVIL}", port=number, version=EVIL
+        ).join()
     return root
 
 

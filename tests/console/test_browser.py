@@ -205,6 +205,7 @@ def pages(topic, group):
         ("/group/history", {"group": group}),
         ("/transactions", {"topic": topic}),
         ("/brokers", {}),
+        ("/gateways", {}),
         ("/configs", {"all": "true"}),
         ("/openapi", {}),
         ("/sign-in", {}),
@@ -410,7 +411,7 @@ def test_the_overview_of_an_empty_root_says_what_to_do(tab, tmp_path, serve):
     Cluster(tmp_path / "root", create=True)
     shown = tab()
     url = serve(tmp_path / "root")
-    for path in ("/", "/topics", "/groups", "/transactions", "/brokers"):
+    for path in ("/", "/topics", "/groups", "/transactions", "/brokers", "/gateways"):
         assert shown.open(url + path).status == 200
         shown.check()
     shown.open(url)

@@ -20,6 +20,7 @@ PAGES = {
     "/group/history": {"group": GROUP},
     "/transactions": {"q": "<script>", "topic": TOPIC},
     "/brokers": {},
+    "/gateways": {},
     "/configs": {"type": "client", "name": EVIL},
 }
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -7,9 +7,12 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, OffsetAndMetadata, TopicPartition
 from spark_log.cluster import Cluster, ClusterCleaner
+from spark_log.config import GatewayConfig
 from spark_log.console.console import Rates
+from spark_log.coordinator import gateway_heartbeats
+from spark_log.gateway.registry import RegistryMember
 from tests.cli.support import append, segment_files
-from tests.console.conftest import DAY_MS, EVIL, GROUP, TOPIC, get
+from tests.console.conftest import DAY_MS, EVIL, GROUP, HOUR_MS, TOPIC, get
 
 
 class TestTopics:
@@ -228,6 +231,24 @@ def test_transactions_are_listed_and_hanging_ones_looked_for(client):
 def test_brokers_are_listed_with_their_replicas(client, root):
     (broker,) = get(client, "/brokers")["brokers"]
     assert (broker["broker_id"], broker["state"], broker["leaders"]) == (0, "active", 4)
+
+
+def test_gateways_are_listed_with_their_signs_of_life(client, root):
+    first, second = get(client, "/gateways")["gateways"]
+    assert (first["gateway_id"], first["host"], first["port"]) == (1001, f"host{EVIL}", 1)
+    assert (first["rack"], first["version"]) == (f"rack{EVIL}", EVIL)
+    assert (first["counter"], first["state"], second["state"]) == (1, "live", "joining")
+    assert 0 <= first["silent_ms"] < HOUR_MS
+
+
+def test_a_gateway_without_signs_of_life_is_shown_as_silent(own_root, clients):
+    cluster = Cluster(own_root)
+    member = RegistryMember(cluster, GatewayConfig.parse({}), host="a", port=9092)
+    name = member.join().heartbeat_name
+    gateway_heartbeats(cluster.store).forget([name])
+    (gateway,) = get(clients(own_root), "/gateways")["gateways"]
+    assert (gateway["state"], gateway["counter"], gateway["silent_ms"]) == ("silent", 0, None)
+    assert (gateway["rack"], gateway["version"]) == (None, None)
 
 
 def test_configs_are_those_that_somebody_set_or_all(client):

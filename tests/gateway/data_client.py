@@ -29,7 +29,7 @@ def produce_fields(data, partition=0, acks=-1, topic=TOPIC):
     named = {"topic_id": topic} if len(topic) == 22 else {"name": topic}
     return {
         "acks": acks,
-        "timeout_ms": 1000,
+        "timeout_ms": 30_000,
         "topic_data": [
             Produce.TopicProduceData(
                 **named,

@@ -99,6 +99,7 @@ def test_kafka_python(gateway):
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, "a", configs)])
         found = admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, "a")])
         assert found["topic"]["a"]["retention.ms"]["value"] == "5"
+        assert admin.list_config_resources(["topic"]) == {"topic": ["a"]}
         assert admin.describe_log_dirs()
         assert admin.delete_topics(["a"])["topics"][0]["error_code"] == 0
     finally:

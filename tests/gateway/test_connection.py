@@ -13,6 +13,7 @@ from spark_log.gateway.requests import HANDLERS, Handler
 from tests.gateway.support import TIMEOUT_S, RawClient, frame, running_gateway
 
 _Response = message_class("HeartbeatResponse")
+_Large = message_class("SyncGroupResponse")
 
 
 class Held:
@@ -138,7 +139,71 @@ def test_requests_wait_for_memory_and_go_on(tmp_path, handlers, held):
         assert first.receive()[1].throttle_time_ms == 0
         assert first.receive()[1].throttle_time_ms == 2
         assert second.receive()[1].throttle_time_ms == 1
-        assert gateway.server.memory.used_bytes == 0
+        assert gateway.call(lambda: gateway.server.memory.used_bytes) == 0
+
+
+def test_clients_that_announce_much_and_send_little_hold_up_nobody(gateway, held):
+    slow = [gateway.client() for _ in range(20)]
+    for each in slow:
+        each.send_bytes(struct.pack(">i", 100_000_000) + b"some bytes")
+    with gateway.client() as other:
+        assert other.ask("Heartbeat", 4, generation_id=3, member_id="at once").throttle_time_ms == 3
+    assert gateway.call(lambda: gateway.server.memory.used_bytes) < 1000
+    for each in slow:
+        each.socket.close()
+
+
+def test_an_answer_keeps_its_memory_until_its_client_reads_it(tmp_path):
+    size_bytes = 20_000_000  # more than all buffers of sockets
+
+    async def handle(gateway, context, request):
+        assert await context.memory.reserve(size_bytes, 0)
+        return _Large(assignment=bytes(size_bytes))
+
+    handlers = {**HANDLERS, 14: Handler(Api(14, "SyncGroup", 0, 5), handle)}
+    config = {"queued.max.request.bytes": size_bytes + 1000}
+    root = tmp_path / "root"
+    with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as slow:
+        memory = gateway.server.memory
+        slow.send("SyncGroup", 5)
+        while gateway.call(lambda: memory.used_bytes) < size_bytes:
+            pass
+        with gateway.client() as other:
+            other.send("Heartbeat", 4, group_id="g" * 2000)
+            while not gateway.call(lambda: memory.has_waiting):
+                pass
+            slow.receive_frame()
+            other.receive()
+        while gateway.call(lambda: memory.used_bytes):
+            pass
+
+
+def test_a_client_that_does_not_read_is_closed_if_others_wait_for_its_memory(tmp_path):
+    size_bytes = 20_000_000
+
+    async def handle(gateway, context, request):
+        assert await context.memory.reserve(size_bytes, 0)
+        return _Large(assignment=bytes(size_bytes))
+
+    handlers = {**HANDLERS, 14: Handler(Api(14, "SyncGroup", 0, 5), handle)}
+    config = {"queued.max.request.bytes": size_bytes + 1000}
+    root = tmp_path / "root"
+    with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as slow:
+        memory = gateway.server.memory
+        slow.send("SyncGroup", 5)
+        while gateway.call(lambda: memory.used_bytes) < size_bytes:
+            pass
+        late_s = gateway.loop.time() + 31
+        gateway.call(lambda: gateway.server.check_connections(late_s))
+        assert gateway.call(lambda: len(gateway.server.connections)) == 1, "nobody waits"
+        with gateway.client() as other:
+            other.send("Heartbeat", 4, group_id="g" * 2000)
+            while not gateway.call(lambda: memory.has_waiting):
+                pass
+            # Twice: the client's system takes more into its buffer before the first time, perhaps.
+            for later_s in (late_s, late_s + 31):
+                gateway.call(lambda later_s=later_s: gateway.server.check_connections(later_s))
+            other.receive()
 
 
 def test_memory_of_a_client_that_left_in_mid_frame_is_given_back(gateway, client):

@@ -34,7 +34,7 @@ def test_connections_memory_and_gateways_are_counted(gateway, client):
     with gateway.client() as hostile:
         hostile.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
         assert hostile.is_closed()
-    while len(gateway.server.connections) > 1:
+    while gateway.call(lambda: len(gateway.server.connections)) > 1:
         pass
     found = scrape(gateway)
     assert found["kafka_server_socket_server_metrics_connection_count",] == 1

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from spark_log import __version__
 from spark_log.cli.format import Output, print_json, print_note, print_text
 from spark_log.cli.options import (
     MetricsPort,
@@ -135,7 +136,7 @@ def gateway(
     from spark_log.gateway import GatewayServer
 
     async def serve() -> None:
-        server = GatewayServer(cluster, root.admin(cluster), config)
+        server = GatewayServer(cluster, root.admin(cluster), config, version=__version__)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from spark_log.console.view import View
 from spark_log.console.views.cluster import BROKERS, CONFIGS
+from spark_log.console.views.gateways import GATEWAYS
 from spark_log.console.views.group import GROUP, HISTORY
 from spark_log.console.views.groups import GROUPS
 from spark_log.console.views.overview import OVERVIEW
@@ -26,5 +27,6 @@ VIEWS: Final[tuple[View[Any], ...]] = (
     HISTORY,
     TRANSACTIONS,
     BROKERS,
+    GATEWAYS,
     CONFIGS,
 )

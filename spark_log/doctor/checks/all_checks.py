@@ -12,6 +12,7 @@ from spark_log.doctor.checks.clocks import ClocksCheck
 from spark_log.doctor.checks.directories import DirectoriesCheck
 from spark_log.doctor.checks.files import FilesCheck
 from spark_log.doctor.checks.formats import FormatsCheck
+from spark_log.doctor.checks.gateways import GatewaysCheck
 from spark_log.doctor.checks.groups import GroupsCheck
 from spark_log.doctor.checks.metadata_log import MetadataLogCheck
 from spark_log.doctor.checks.offsets_table import OffsetsTableCheck
@@ -30,6 +31,7 @@ CHECKS: Final[tuple[type[Check | PartitionCheck], ...]] = (
     ClocksCheck,
     MetadataLogCheck,
     ReplicasCheck,
+    GatewaysCheck,
     OffsetsTableCheck,
     TablesCheck,
     DirectoriesCheck,

@@ -37,6 +37,16 @@ class AppendQueue:
         self.wake()
         return future
 
+    def withdraw(self, future: asyncio.Future[ProduceResult]) -> bool:
+        """Take a batch out of the queue; return false if its append has begun.
+
+        Args:
+            future: the future of its result, which is never set then.
+        """
+        before = len(self._waiting)
+        self._waiting = deque(each for each in self._waiting if each[1] is not future)
+        return len(self._waiting) < before
+
     def wake(self) -> None:
         """Append what is ready, unless an append is under way."""
         if self._task is None and any(produced.is_ready for produced, _ in self._waiting):

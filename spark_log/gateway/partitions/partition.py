@@ -111,6 +111,14 @@ class GatewayPartition:
         """Add a batch to the queue; return the future of its result."""
         return self._queue.put(produced)
 
+    def withdraw(self, future: asyncio.Future[ProduceResult]) -> bool:
+        """Take a batch out of the queue; return false if its append has begun.
+
+        Args:
+            future: the future of its result, which is never set then.
+        """
+        return self._queue.withdraw(future)
+
     def wake_appends(self) -> None:
         """Append the batches that have become ready."""
         self._queue.wake()
@@ -187,6 +195,11 @@ class GatewayPartition:
         self.log_start_offset = max(self.log_start_offset, view.log_start_offset)
         self._cache.drop_before(self.log_start_offset)
         self._move_end(view.log_end_offset)
+
+    def on_deleted(self, log_start_offset: int) -> None:
+        """Record that the records before an offset were deleted."""
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
+        self._cache.drop_before(self.log_start_offset)
 
     async def refresh_end(self) -> None:
         """Learn of the appends of others: one request if there are none."""

@@ -1,8 +1,8 @@
-"""The gateways of a root, and the choice of one of them for each partition and group.
+"""A gateway's part in the registry, and the choice of a gateway for each partition and group.
 
-`RegistryLog` has the state, in a log of its own with conditional appends. `RegistryMember` keeps
-one gateway in it, and removes those that stopped counting. `leaders` chooses a gateway for each
-partition and group.
+`GatewayRegistryLog` of `spark_log.coordinator` has the state. `RegistryMember` keeps one gateway in
+it, and removes those that stopped counting. `leaders` chooses a gateway for each partition and
+group.
 """
 
 from spark_log.util.exports import attach_stub

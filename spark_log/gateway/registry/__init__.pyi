@@ -2,6 +2,3 @@ from .leaders import coordinator as coordinator
 from .leaders import leader as leader
 from .leaders import rack_of_client as rack_of_client
 from .member import RegistryMember as RegistryMember
-from .registry import RegisteredGateway as RegisteredGateway
-from .registry import Registry as Registry
-from .registry_log import RegistryLog as RegistryLog

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from spark_log.gateway.registry.registry import RegisteredGateway
+from spark_log.coordinator import RegisteredGateway
 
 _RACK = re.compile(r"(?:^|[ ,|])(?:az|rack)=([^ ,|]+)")
 """A rack in a client id, as ``orders,rack=eu-1a``. Mirror Maker appends to client ids by ``|``."""

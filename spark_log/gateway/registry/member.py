@@ -12,9 +12,15 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_log.coordinator import HeartbeatMonitor, Heartbeats, HeartbeatWriter
-from spark_log.gateway.registry.registry import RegisteredGateway, Registry
-from spark_log.gateway.registry.registry_log import HEARTBEATS_DIRECTORY, REGISTRY, RegistryLog
+from spark_log.coordinator import (
+    GATEWAY_REGISTRY,
+    GatewayRegistry,
+    GatewayRegistryLog,
+    HeartbeatMonitor,
+    HeartbeatWriter,
+    RegisteredGateway,
+    gateway_heartbeats,
+)
 from spark_log.util import random_id
 
 if TYPE_CHECKING:
@@ -32,7 +38,9 @@ class RegistryMember:
         gateway: this gateway as it is registered, or was; its id is -1 before `join`.
     """
 
-    def __init__(self, cluster: Cluster, config: GatewayConfig, *, host: str, port: int) -> None:
+    def __init__(
+        self, cluster: Cluster, config: GatewayConfig, *, host: str, port: int, version: str = ""
+    ) -> None:
         """Return the membership of a gateway that has not joined yet.
 
         Args:
@@ -40,16 +48,23 @@ class RegistryMember:
             config: the gateway's settings.
             host: the host that clients connect to.
             port: the port that clients connect to.
+            version: the version of spark-log, for others.
         """
-        self.registry = Registry()
+        self.registry = GatewayRegistry()
         self.gateway = RegisteredGateway(
-            config.broker_id, random_id(), host, port, config.broker_rack
+            config.broker_id,
+            random_id(),
+            host,
+            port,
+            config.broker_rack,
+            version=version,
+            session_timeout_ms=config.broker_session_timeout_ms,
         )
         self._config = config
         self._clock = cluster.clock
         self._root = cluster.root
-        self._log = RegistryLog(cluster.store, REGISTRY, cluster.clock)
-        self._heartbeats = Heartbeats(cluster.store, HEARTBEATS_DIRECTORY, cluster.suppressed)
+        self._log = GatewayRegistryLog(cluster.store, GATEWAY_REGISTRY, cluster.clock)
+        self._heartbeats = gateway_heartbeats(cluster.store, cluster.suppressed)
         self._monitor = HeartbeatMonitor(self._heartbeats, cluster.clock)
         self._writer: HeartbeatWriter | None = None
         self._joined_ms = 0.0
@@ -67,7 +82,7 @@ class RegistryMember:
             self._register()
             return self.gateway
 
-    def tick(self) -> Registry:
+    def tick(self) -> GatewayRegistry:
         """Show life, read the registry, and remove gateways that stopped; return the registry.
 
         To be called about every ``broker.heartbeat.interval.ms``.

@@ -18,7 +18,17 @@ _Response = message_class("DeleteRecordsResponse")
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Delete the records before an offset in each partition, each by itself."""
-    return _Response(topics=await gateway.run_blocking(_delete_all, gateway, request))
+    topics = await gateway.run_blocking(_delete_all, gateway, request)
+    image = gateway.partitions.known_image
+    for deleted in topics:
+        topic = image.find(deleted.name)
+        for each in deleted.partitions:
+            if topic is None or each.error_code:
+                continue
+            partition = gateway.partitions.get(topic, each.partition_index)
+            if partition is not None:  # its next fetches and ListOffsets know the new start
+                partition.on_deleted(each.low_watermark)
+    return _Response(topics=topics)
 
 
 def _delete_all(gateway: Gateway, request: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_log.errors import SparkLogError
+from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import ZERO_UUID, message_class
@@ -35,12 +35,18 @@ def _delete(gateway: Gateway, name: str | None, topic_id: str) -> Any:
     try:
         image = gateway.cluster.image()
         topic = image.find_by_id(topic_id) if name is None else image.topic(name)
-        if topic is None:
-            result.error_code = ErrorCode.UNKNOWN_TOPIC_ID
-            result.error_message = f"there is no topic with the id {topic_id}"
-            return result
-        result.name, result.topic_id = topic.name, topic.topic_id
-        gateway.admin.delete_topics([topic.name])
+        if topic is not None:
+            result.name, result.topic_id = topic.name, topic.topic_id
+        if name is None:
+            gateway.admin.delete_topics(topic_ids=[topic_id])
+        else:
+            gateway.admin.delete_topics([name])
+    except UnknownTopicOrPartitionError as error:
+        is_by_id = name is None
+        result.error_code = (
+            ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        result.error_message = str(error)
     except SparkLogError as error:
         result.error_code, result.error_message = error_code(error), str(error)
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.partitions import FetchedPartition, GatewayPartition
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.request_memory import ReservedMemory
 from spark_log.gateway.requests.topics import leader_epoch_error, topics_of
 from spark_log.log import IsolationLevel
 
@@ -114,7 +115,7 @@ async def _fetch_all(
     # A client that does not wait for appends would never see those of other processes otherwise.
     probes = request.max_wait_ms <= 0 or request.min_bytes <= 0
     takes_zstd = context.api_version >= _FIRST_WITH_ZSTD
-    max_bytes = max(0, min(request.max_bytes, _MAX_BYTES))
+    max_bytes = max(0, min(request.max_bytes, _MAX_BYTES, context.memory.max_answer_bytes))
     deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
     readable = [each for each in fetches if not each.error and each.partition is not None]
     partitions = [each.partition for each in readable if each.partition is not None]
@@ -124,7 +125,10 @@ async def _fetch_all(
     try:
         while True:
             changed.clear()
-            await _read(readable, max_bytes, isolation, takes_zstd=takes_zstd, probes=probes)
+            memory = _AnswerMemory(context.memory, deadline_ms, gateway.partitions.now_ms)
+            await _read(
+                readable, max_bytes, memory, isolation, takes_zstd=takes_zstd, probes=probes
+            )
             size_bytes = sum(each.size_bytes for each in readable)
             left_ms = deadline_ms - gateway.partitions.now_ms()
             if size_bytes >= request.min_bytes or left_ms <= 0 or any(e.error for e in fetches):
@@ -139,9 +143,27 @@ async def _fetch_all(
             partition.stop_waiting_with(changed)
 
 
+@dataclass(frozen=True, slots=True)
+class _AnswerMemory:
+    """The memory of the answer.
+
+    A fetch waits for memory only as long as it may wait for records, and only while it has none of
+    them: so fetches cannot wait for each other.
+    """
+
+    reserved: ReservedMemory
+    deadline_ms: float
+    now_ms: Callable[[], float]
+
+    async def reserve(self, size_bytes: int, *, has_any: bool) -> bool:
+        left_ms = 0.0 if has_any else self.deadline_ms - self.now_ms()
+        return await self.reserved.reserve(size_bytes, left_ms / 1000)
+
+
 async def _read(
     fetches: Sequence[_Fetch],
     max_bytes: int,
+    memory: _AnswerMemory,
     isolation: IsolationLevel,
     *,
     takes_zstd: bool,
@@ -149,7 +171,8 @@ async def _read(
 ) -> None:
     """Read partitions in the order of the request, as many at the same time as their limits allow.
 
-    The first batch that is found is returned whole, also above all limits.
+    The first batch that is found is returned whole, also above all limits. Without memory for more
+    the answer has what was found before that.
     """
     left_bytes = max_bytes - sum(each.size_bytes for each in fetches)
     has_any = left_bytes < max_bytes
@@ -161,11 +184,15 @@ async def _read(
             group.append(waiting.popleft())
             reserved_bytes += max(0, group[-1].room_bytes)
         limit_bytes = max(1, left_bytes)
+        reserved_bytes = min(max(1, reserved_bytes), limit_bytes)
+        if not await memory.reserve(reserved_bytes, has_any=has_any):
+            return
         read = (
             _read_one(each, limit_bytes, isolation, takes_zstd=takes_zstd, probes=probes)
             for each in group
         )
         added_bytes = sum(await asyncio.gather(*read))
+        memory.reserved.change(added_bytes - reserved_bytes)
         left_bytes -= added_bytes
         has_any = has_any or added_bytes > 0
 

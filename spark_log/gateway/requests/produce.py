@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Awaitable, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from spark_log.errors import SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
-from spark_log.gateway.partitions import ProducedBatch, ProduceResult
+from spark_log.gateway.partitions import GatewayPartition, ProducedBatch, ProduceResult
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests.topics import topics_of
@@ -21,6 +24,9 @@ _Response = message_class("ProduceResponse")
 _PRODUCER: Final = struct.Struct(">qh")
 _PRODUCER_POSITION: Final = 43
 _ACKS: Final = (-1, 0, 1)
+_MIN_TIMEOUT_MS: Final = 1_000
+"""The least ``timeout_ms`` that has an effect. A broker's own append does not count for it, so
+clients may give less than an append to an object store takes."""
 _FIRST_WITH_TOPIC_IDS: Final = 13
 
 
@@ -37,12 +43,15 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
 
     The batches take their places in the queues of their partitions in the order of requests. With
     ``acks`` 0 there is no answer. The answer to 1 is that to -1: all in-sync replicas have them.
+    After ``timeout_ms`` a batch whose append has not begun is not appended any more.
     """
+    deadline_ms = gateway.partitions.now_ms() + max(request.timeout_ms, _MIN_TIMEOUT_MS)
     if request.acks not in _ACKS:
         message = f"acks is {request.acks}; expected -1 (all), 0 or 1"
         return _error_response(request, ErrorCode.INVALID_REQUIRED_ACKS, message)
     topics = await topics_of(gateway, request.topic_data, context.api_version, "partition_data")
-    results: dict[tuple[int, int], ProduceResult | Awaitable[ProduceResult]] = {}
+    results: dict[tuple[int, int], ProduceResult] = {}
+    appends: dict[tuple[int, int], _Append] = {}
     in_transaction: dict[TopicIdPartition, ProducedBatch] = {}
     size_bytes = 0
     for number, topic_data in enumerate(request.topic_data):
@@ -63,14 +72,13 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
             if request.transactional_id is not None and len(records) > _PRODUCER_POSITION + 10:
                 produced.is_ready = False
                 in_transaction[TopicIdPartition(topic.topic_id, each.index)] = produced
-            results[key] = partition.append(produced)
+            appends[key] = _Append(partition, partition.append(produced))
     if in_transaction:
         await _add_to_transaction(gateway, request.transactional_id, in_transaction)
-    answers = {
-        key: result if isinstance(result, ProduceResult) else await result
-        for key, result in results.items()
-    }
-    response = _response(request, lambda number, index: answers[number, index])
+    timeout_ms = None if request.acks == 0 else deadline_ms - gateway.partitions.now_ms()
+    await _wait(gateway, context, appends.values(), timeout_ms)
+    results |= {key: each.result for key, each in appends.items()}
+    response = _response(request, lambda number, index: results[number, index])
     response.throttle_time_ms = gateway.partitions.quotas.throttle_ms(
         gateway.partitions.known_image,
         "producer",
@@ -79,6 +87,61 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         gateway.partitions.now_ms(),
     )
     return None if request.acks == 0 else response
+
+
+@dataclass(slots=True)
+class _Append:
+    """A batch that was given to its partition.
+
+    Attributes:
+        partition: the partition.
+        future: the result of the append.
+        timed_out: the result if the append did not end in time.
+    """
+
+    partition: GatewayPartition
+    future: asyncio.Future[ProduceResult]
+    timed_out: ProduceResult | None = None
+
+    @property
+    def result(self) -> ProduceResult:
+        """The answer for this batch, after `_wait`."""
+        return self.future.result() if self.timed_out is None else self.timed_out
+
+
+async def _wait(
+    gateway: Gateway,
+    context: RequestContext,
+    appends: Collection[_Append],
+    timeout_ms: float | None,
+) -> None:
+    """Wait for appends; those that have not begun after the timeout are not done any more.
+
+    Kafka's clients send a batch again that has timed out. An idempotent producer's batch whose
+    append had begun is found to be a duplicate then.
+    """
+    if not appends:
+        return
+    timeout_s = None if timeout_ms is None else max(0.0, timeout_ms / 1000)
+    await asyncio.wait([each.future for each in appends], timeout=timeout_s)
+    for each in appends:
+        if each.future.done():
+            continue
+        if each.partition.withdraw(each.future):
+            outcome = "it was not appended"
+        else:
+            outcome = "it may still be appended"
+            each.future.add_done_callback(partial(_on_late_append, gateway))
+            context.memory.keep_until(each.future)
+        each.timed_out = ProduceResult(
+            ErrorCode.REQUEST_TIMED_OUT,
+            message=f"the append of the batch did not end within timeout.ms; {outcome}",
+        )
+
+
+def _on_late_append(gateway: Gateway, future: asyncio.Future[ProduceResult]) -> None:
+    if not future.cancelled() and (error := future.exception()) is not None:
+        gateway.cluster.suppressed.add("Produce request", gateway.cluster.root, error)
 
 
 async def _add_to_transaction(

@@ -10,6 +10,7 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests import (
     acls,
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -18,6 +19,7 @@ from spark_log.gateway.requests import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -34,6 +36,7 @@ from spark_log.gateway.requests import (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,
@@ -71,6 +74,7 @@ class Handler:
 
 
 _FILES: tuple[_RequestFile, ...] = (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -79,6 +83,7 @@ _FILES: tuple[_RequestFile, ...] = (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -95,6 +100,7 @@ _FILES: tuple[_RequestFile, ...] = (
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     list_partition_reassignments,

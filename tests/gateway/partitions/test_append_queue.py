@@ -54,6 +54,23 @@ def test_the_first_batch_is_appended_at_once_and_those_behind_it_together():
     run(test)
 
 
+def test_a_batch_is_withdrawn_unless_its_append_has_begun():
+    async def test():
+        appends = Appends()
+        (_, first), (_, second), (_, third) = (appends.put(name) for name in "abc")
+        await settle()
+        (_, fourth) = appends.put("d")
+        assert not appends.queue.withdraw(first)
+        assert appends.queue.withdraw(fourth)
+        assert not appends.queue.withdraw(fourth)
+        appends.may_end.release()
+        await settle()
+        assert appends.groups == [["a", "b", "c"]]
+        assert [each.done() for each in (first, second, third, fourth)] == [True] * 3 + [False]
+
+    run(test)
+
+
 def test_an_append_has_a_limit_of_bytes(monkeypatch):
     monkeypatch.setattr(append_queue, "MAX_GROUP_BYTES", 2)
 

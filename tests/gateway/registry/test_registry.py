@@ -4,16 +4,9 @@ import pytest
 
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig
+from spark_log.coordinator import GatewayRegistry, GatewayRegistryLog, RegisteredGateway
 from spark_log.errors import DuplicateBrokerRegistrationError, StorageError
-from spark_log.gateway.registry import (
-    RegisteredGateway,
-    Registry,
-    RegistryLog,
-    RegistryMember,
-    coordinator,
-    leader,
-    rack_of_client,
-)
+from spark_log.gateway.registry import RegistryMember, coordinator, leader, rack_of_client
 from tests.log.support import HookedStore, failing
 
 INTERVAL_MS, TIMEOUT_MS, DELAY_MS = 2_000, 9_000, 6_000
@@ -123,7 +116,7 @@ def test_a_root_that_fails_changes_nothing_and_the_next_tick_continues(root, clo
     first = member(root, 1)
     first.join()
     store = HookedStore(root.store)
-    first._log = RegistryLog(store, "registry", clock)  # noqa: SLF001 - a store that fails
+    first._log = GatewayRegistryLog(store, "registry", clock)  # noqa: SLF001 - a store that fails
     store.on("list", failing(StorageError("no answer")))
     with pytest.raises(StorageError):
         first.tick()
@@ -190,10 +183,12 @@ def test_the_rack_is_in_the_client_id(client_id, rack):
 
 
 def test_a_record_is_read_as_it_was_written():
-    record = Registry().register(RegisteredGateway(-1, "i", "h", 9092, "r"))
+    record = GatewayRegistry().register(RegisteredGateway(-1, "i", "h", 9092, "r"))
     assert record is not None
     (found,) = (
-        Registry().replay(type(record).model_validate_json(record.model_dump_json())).gateways
+        GatewayRegistry()
+        .replay(type(record).model_validate_json(record.model_dump_json()))
+        .gateways
     )
     assert found == RegisteredGateway(1_001, "i", "h", 9092, "r", True)
     assert "1001 at h:9092" in str(record)

@@ -83,6 +83,26 @@ def test_resources_without_configs_are_no_error_and_unknown_ones_are(client):
     assert describe(client, 77, "x").error_code == ErrorCode.INVALID_REQUEST
 
 
+def listed(client, *resource_types, version=1):
+    fields = {"resource_types": list(resource_types)} if version else {}
+    answer = client.ask("ListConfigResources", version, **fields)
+    assert answer.error_code == 0
+    return [(each.resource_type, each.resource_name) for each in answer.config_resources]
+
+
+def test_resources_are_listed_by_type(gateway, client):
+    own = str(gateway.server.gateway.registered.gateway_id)
+    assert listed(client, TOPIC) == [(TOPIC, "a"), (TOPIC, "b")]
+    assert listed(client, BROKER) == [(BROKER, own)]
+    assert listed(client, GROUP) == []
+    assert listed(client)[2:] == [(BROKER, own), (8, own)]
+    assert listed(client, version=0) == []
+    answer = client.ask("ListConfigResources", 1, resource_types=[TOPIC, 77])
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    for resource_type, name in listed(client):
+        assert describe(client, resource_type, name).error_code == 0
+
+
 def _cluster(configs):
     from spark_log import ConfigResource, ConfigResourceType
 

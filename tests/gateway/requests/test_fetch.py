@@ -21,6 +21,8 @@ from tests.gateway.data_client import (
 from tests.gateway.support import running_gateway
 from tests.record.samples import numbered
 
+_DeleteRecords = message_class("DeleteRecordsRequest")
+
 LONG_MS = 20_000
 """A wait that a test does not reach the end of."""
 
@@ -140,6 +142,19 @@ class TestOffsets:
     def test_at_the_end_wait(self, client):
         assert fetch(client, 0).error_code == ErrorCode.NONE
 
+    def test_that_are_deleted_through_this_gateway_are_gone_at_once(self, client):
+        produce(client, client_batch(0, 3))
+        produce(client, client_batch(3, 3))
+        fetch(client, 0)
+        deleted = _DeleteRecords.DeleteRecordsTopic(
+            name=TOPIC,
+            partitions=[_DeleteRecords.DeleteRecordsPartition(partition_index=0, offset=3)],
+        )
+        client.ask("DeleteRecords", 2, topics=[deleted])
+        fetched = fetch(client, 3)
+        assert (rows_of(fetched), fetched.log_start_offset) == (offsets(3, 3), 3)
+        assert fetch(client, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
     def test_before_the_start_are_out_of_range(self, client, root):
         produce(client, client_batch(0, 3))
         produce(client, client_batch(3, 3))
@@ -179,6 +194,28 @@ class TestWaiting:
         fields = fetch_fields({0: 0, 7: 0}, max_wait_ms=LONG_MS)
         first, second = client.ask("Fetch", 11, **fields).responses[0].partitions
         assert (first.error_code, second.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def test_for_memory_ends_after_max_wait_without_records(self, client, gateway):
+        produce(client, client_batch(0, 3))
+        memory = gateway.server.memory
+        gateway.call(memory.change, memory.limit_bytes - 1000)
+        fetched = fetch(client, 0, max_wait_ms=1)
+        assert (fetched.error_code, fetched.records) == (ErrorCode.NONE, b"")
+        gateway.call(memory.change, 1000 - memory.limit_bytes)
+        assert rows_of(fetch(client, 0)) == offsets(0, 3)
+
+    def test_for_memory_ends_when_there_is_some(self, client, gateway):
+        produce(client, client_batch(0, 3))
+        memory = gateway.server.memory
+        gateway.call(memory.change, memory.limit_bytes - 1000)
+        client.send("Fetch", 11, **fetch_fields({0: 0}, max_wait_ms=LONG_MS))
+        while not gateway.call(lambda: memory.has_waiting):
+            pass
+        gateway.call(memory.change, 1000 - memory.limit_bytes)
+        _, response = client.receive()
+        assert rows_of(response.responses[0].partitions[0]) == offsets(0, 3)
+        while gateway.call(lambda: memory.used_bytes):
+            pass
 
     def test_ends_after_max_wait(self, client):
         assert not fetch(client, 0, max_wait_ms=1).records

@@ -1,10 +1,13 @@
 """Produce: what a client is answered to its batches."""
 
+import threading
+
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
+from spark_log.gateway.requests import produce as produce_module
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.gateway.data_client import (
     TOPIC,
@@ -16,7 +19,7 @@ from tests.gateway.data_client import (
     produce_fields,
     rows_of,
 )
-from tests.gateway.support import running_gateway
+from tests.gateway.support import TIMEOUT_S, running_gateway
 from tests.record.samples import numbered
 
 
@@ -201,6 +204,56 @@ class TestATransaction:
         assert len(rows_of(fetch(client, 0, isolation_level=1, max_wait_ms=5000))) == 2
 
 
+class TestATimeout:
+    @pytest.fixture
+    def held(self, gateway, monkeypatch):
+        """The event that lets appends begin; requests time out after a millisecond."""
+        monkeypatch.setattr(produce_module, "_MIN_TIMEOUT_MS", 1)
+        partitions = gateway.server.gateway.partitions
+        logs = gateway.call(partitions.get, gateway.cluster.topic(TOPIC), 0).logs
+        append, may_append = logs.append, threading.Event()
+
+        def append_later(produced):
+            assert may_append.wait(TIMEOUT_S)
+            return append(produced)
+
+        monkeypatch.setattr(logs, "append", append_later)
+        yield may_append
+        may_append.set()
+
+    def fields(self, data, **fields):
+        return produce_fields(data, **fields) | {"timeout_ms": 0}
+
+    def test_takes_back_what_has_not_begun(self, client, gateway, held, root):
+        answers = []
+        for number in range(3):
+            data = client_batch(first=number, count=1)
+            answer = client.ask("Produce", 9, **self.fields(data)).responses[0]
+            answers.append(answer.partition_responses[0])
+        assert {each.error_code for each in answers} == {ErrorCode.REQUEST_TIMED_OUT}
+        assert [each.error_message.split("; ")[1] for each in answers] == [
+            "it may still be appended",
+            "it was not appended",
+            "it was not appended",
+        ]
+        memory = gateway.server.memory
+        assert gateway.call(lambda: memory.used_bytes) > 0, "the append still uses its request"
+        held.set()
+        while gateway.call(lambda: memory.used_bytes):
+            pass
+        assert values_in(root) == [b"record:0"]
+
+    def test_and_a_repeat_do_not_double_a_batch(self, client, held, root):
+        data = client_batch(producer_id=7, producer_epoch=0, base_sequence=0)
+        first = client.ask("Produce", 9, **self.fields(data)).responses[0].partition_responses[0]
+        assert first.error_code == ErrorCode.REQUEST_TIMED_OUT
+        held.set()
+        fields = produce_fields(data) | {"timeout_ms": 60_000}
+        again = client.ask("Produce", 9, **fields).responses[0].partition_responses[0]
+        assert (again.error_code, again.base_offset) == (ErrorCode.NONE, 0)
+        assert len(values_in(root)) == 2
+
+
 class TestQuotas:
     def test_are_answered_as_a_pause(self, client, root):
         Admin(root).alter_client_quotas({"a-test": {"producer_byte_rate": 1}})
@@ -212,7 +265,7 @@ class TestQuotas:
 def test_several_partitions_of_a_request_have_an_answer_each(client):
     request = Produce(
         acks=-1,
-        timeout_ms=1000,
+        timeout_ms=30_000,
         topic_data=[
             Produce.TopicProduceData(
                 name=TOPIC,

@@ -134,6 +134,26 @@ def test_topics_are_deleted_each_by_itself(gateway, client, tmp_path, version):
     assert [topic.name for topic in gateway.cluster.image().topics()] == ["kept"]
 
 
+def test_a_deletion_by_id_spares_a_topic_that_is_created_again_meanwhile(
+    gateway, client, tmp_path, monkeypatch
+):
+    other = Admin(tmp_path / "root")
+    topic_id = other.create_topics([NewTopic("a")])["a"]
+    admin = gateway.server.gateway.admin
+    delete = admin.delete_topics
+
+    def create_again_first(*args, **kwargs):
+        other.delete_topics(["a"])
+        other.create_topics([NewTopic("a")])
+        delete(*args, **kwargs)
+
+    monkeypatch.setattr(admin, "delete_topics", create_again_first)
+    wanted = [_Deleted(name=None, topic_id=topic_id)]
+    (result,) = client.ask("DeleteTopics", 6, topics=wanted).responses
+    assert (result.name, result.error_code) == ("a", ErrorCode.UNKNOWN_TOPIC_ID)
+    assert other.list_topics() == ["a"]
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_partitions_are_added_each_topic_by_itself(gateway, client, tmp_path, version):
     Admin(tmp_path / "root").create_topics([NewTopic("a"), NewTopic("b", 5)])

@@ -1,4 +1,6 @@
-"""`Registry`: the gateways of a root after each change; decisions return records, `replay` applies.
+"""`GatewayRegistry`: the gateways of a root after each change.
+
+Decisions return records, and `replay` applies them.
 
 All gateways replay the same log, so those that have read it to the same offset agree on which of
 them leads a partition.
@@ -28,6 +30,8 @@ class GatewayPart(RecordFields):
     port: int
     rack: str = ""
     is_active: bool = False
+    version: str = ""
+    session_timeout_ms: int = 9_000
 
 
 class GatewaysRecord(StateRecord):
@@ -67,6 +71,8 @@ class RegisteredGateway:
         port: the port that clients connect to.
         rack: the rack that it is in; empty without one.
         is_active: whether it gets partitions and groups.
+        version: its version of spark-log; empty if it is not known.
+        session_timeout_ms: its ``broker.session.timeout.ms``.
     """
 
     gateway_id: int
@@ -75,6 +81,8 @@ class RegisteredGateway:
     port: int
     rack: str = ""
     is_active: bool = False
+    version: str = ""
+    session_timeout_ms: int = 9_000
 
     @property
     def heartbeat_name(self) -> str:
@@ -83,7 +91,7 @@ class RegisteredGateway:
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class GatewayRegistry:
     """The gateways of a root.
 
     Attributes:
@@ -92,9 +100,9 @@ class Registry:
 
     gateways: tuple[RegisteredGateway, ...] = ()
 
-    def replay(self, record: GatewaysRecord) -> Registry:
+    def replay(self, record: GatewaysRecord) -> GatewayRegistry:
         """Return the state after a record: it has all of it."""
-        return Registry(
+        return GatewayRegistry(
             tuple(
                 RegisteredGateway(**{name: getattr(part, name) for name in _FIELDS})
                 for part in record.gateways
