@@ -93,16 +93,16 @@ def release_revoked(group: Group, member_id: str) -> GroupRecord | None:
     """Take its revoked partitions from a member, which reads and commits them no more.
 
     Others that wait for them get them in the same record. From now on the member commits with the
-    new epoch alone.
+    new epoch alone, also if it joins again and had nothing to release.
     """
     member = group.members.get(member_id)
-    if member is None or not member.revoking:
+    if member is None:
         return None
     known = _known(group)
     before = known[member_id]
     known[member_id] = replace(before, epoch=group.generation + 1, previous_epoch=before.epoch)
     members = {**group.members, member_id: replace(member, revoking=_NOTHING)}
-    members = reconcile(members, {each.member_id: each.target for each in members.values()})
+    members = _take_step(members, {each.member_id: each.target for each in members.values()})
     after = group.next_generation(members=members, consumer=ConsumerGroup(known))
     return after.to_record("release", (member_id,), "")
 
@@ -175,11 +175,32 @@ def _reassign(
         }
         counts = {name: topic.partitions for name, topic in relevant.items()}
         target = assignor(_OUR_ASSIGNORS[protocol]).assign(counts, subscriptions)
-        members = reconcile(members, target)
+        members = _take_step(members, target)
     after = group.next_generation(
         protocol=protocol, topics=relevant, members=members, consumer=ConsumerGroup(known)
     )
     return after.to_record(change, tuple(about), "")
+
+
+def _take_step(
+    members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
+) -> dict[str, Member]:
+    """Take a step towards the target.
+
+    A member that was told to revoke a partition gets it again only after it has released it: its
+    commits of before are then refused.
+    """
+    after = reconcile(members, target)
+    for name, member in members.items():
+        if again := member.revoking & after[name].owned:
+            step = after[name]
+            after[name] = replace(
+                step,
+                owned=step.owned - again,
+                revoking=step.revoking | again,
+                pending=step.pending | again,
+            )
+    return after
 
 
 def _resolved(

@@ -49,6 +49,13 @@ and are told that another gateway has taken the group. Their commits are refused
 
 MAX_COMMIT_TRIES = 5
 
+_FENCING = (
+    GroupError.UNKNOWN_MEMBER_ID,
+    GroupError.FENCED_INSTANCE_ID,
+    GroupError.FENCED_MEMBER_EPOCH,
+    GroupError.STALE_MEMBER_EPOCH,
+)
+
 _CHECK = ("check", "")
 _SESSION, _REBALANCE = "session", "rebalance"
 
@@ -183,13 +190,17 @@ class ConsumerGroups:
         """Return the answer to a heartbeat, after the group's log has what it says."""
         try:
             async with _Use(self, group_id) as entry:
-                if request.epoch == JOIN_EPOCH:
-                    await self._join(group_id, entry, request)
-                elif request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-                    await self._leave(group_id, entry, request)
-                    return ConsumerHeartbeatAnswer(GroupError.NONE, epoch=request.epoch)
-                else:
-                    await self._continue(group_id, entry, request)
+                try:
+                    if request.epoch == JOIN_EPOCH:
+                        await self._join(group_id, entry, request)
+                    elif request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+                        await self._leave(group_id, entry, request)
+                        return ConsumerHeartbeatAnswer(GroupError.NONE, epoch=request.epoch)
+                    else:
+                        await self._continue(group_id, entry, request)
+                except _RefusedError as refused:
+                    await self._check_refusal(group_id, entry, refused.error)
+                    raise
                 return self._answer(group_id, entry, request)
         except _RefusedError as refused:
             return ConsumerHeartbeatAnswer(refused.error, refused.message)
@@ -200,7 +211,9 @@ class ConsumerGroups:
         """Return why a member may not commit or fetch offsets with an epoch; NONE if it may."""
         try:
             async with _Use(self, group_id) as entry:
-                return _commit_error(_loaded(entry), member_id, epoch, instance_id)
+                error = _commit_error(_loaded(entry), member_id, epoch, instance_id)
+                await self._check_refusal(group_id, entry, error)
+                return error
         except _RefusedError as refused:
             return refused.error
 
@@ -222,6 +235,7 @@ class ConsumerGroups:
                 async with _Use(self, group_id) as entry:
                     group = _loaded(entry)
                     error = _commit_error(group, member_id, epoch, instance_id)
+                    await self._check_refusal(group_id, entry, error)
                 if error is not GroupError.NONE or not offsets:
                     return error
                 try:
@@ -525,6 +539,11 @@ class ConsumerGroups:
                     await self._remove(group_id, entry, name, "expire")
             except _RefusedError as refused:
                 _log.debug("group %s: timer %s ended in vain: %s", group_id, key, refused.message)
+
+    async def _check_refusal(self, group_id: str, entry: _Entry, error: GroupError) -> None:
+        """Check, before a member is fenced, that no other gateway knows better."""
+        if error in _FENCING:
+            await self._check(group_id, entry)
 
     async def _check(self, group_id: str, entry: _Entry) -> None:
         """Check that this gateway still coordinates a group, whose lock the caller holds."""
