@@ -25,8 +25,10 @@ def after(group, record):
 
 
 def joined(group, name, existing=TOPICS, *, instance_id=None, **wanted):
-    wanted = ConsumerMember(0, **{"topics": ("t",), **wanted})
-    return after(group, subscribe_consumer(group, Member(name, instance_id), wanted, existing))
+    subscription = ConsumerMember(0, **{"topics": ("t",), **wanted})
+    return after(
+        group, subscribe_consumer(group, Member(name, instance_id), subscription, existing)
+    )
 
 
 def partitions(group, name):

@@ -242,7 +242,7 @@ class World:
         self.cluster = cluster
         self.rng = random.Random(seed)
         self.gateways = [FakeGateway(cluster) for _ in range(2)]
-        self._owner = {}
+        self._owner: dict[int, tuple[str, int]] = {}
         self.clients = [Client(cluster, name, self._owner) for name in "abc"]
         self.commits = 0
         self._table = OffsetsTable(cluster)
