@@ -11,6 +11,7 @@ from spark_log import Admin, ConfigResource, Consumer, NewTopic, Producer, Topic
 from tests.gateway.processes import gateway_processes
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
+AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
 
 TOPIC, PARTITIONS = "flights", 4
 TIMEOUT_S = 60
@@ -192,6 +193,22 @@ def test_a_group_changes_its_protocol_when_it_is_empty(gateway, root):
     again = GroupConsumer([gateway.address], "classic")
     wait_until(lambda: values(again) == {f"v{number}" for number in range(16, 20)})
     again.stop()
+
+
+def test_an_admin_client_sees_the_type_and_the_partitions_of_a_group(gateway, root):
+    consumer = GroupConsumer([gateway.address], "a-client", **CONSUMER)
+    wait_until(lambda: len(consumer.assigned) == PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": gateway.address})
+    only = {confluent_kafka.ConsumerGroupType.CONSUMER}
+    (listed,) = admin.list_consumer_groups(types=only).result(TIMEOUT_S).valid
+    assert (listed.group_id, listed.state.name) == ("g", "STABLE")
+    group = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT_S)
+    assert (group.type.name, group.partition_assignor) == ("CONSUMER", "uniform")
+    (member,) = group.members
+    assert member.client_id == "a-client"
+    assigned = {each.partition for each in member.assignment.topic_partitions}
+    assert assigned == set(range(PARTITIONS))
+    consumer.stop()
 
 
 @pytest.mark.long
