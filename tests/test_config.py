@@ -141,6 +141,8 @@ class TestTable:
             "group.min.session.timeout.ms": 6000,
             "group.max.session.timeout.ms": 1_800_000,
             "group.initial.rebalance.delay.ms": 0,
+            "group.consumer.session.timeout.ms": 45_000,
+            "group.consumer.heartbeat.interval.ms": 5000,
             "max.clock.skew.ms": 600_000,
             "transaction.max.timeout.ms": 900_000,
             "transactional.id.expiration.ms": 604_800_000,

@@ -93,6 +93,7 @@ class GroupManager:
                     group_id,
                     "" if view is None else view.state.protocol_type,
                     "Empty" if view is None else view.state.state,
+                    "classic" if view is None or view.state.consumer is None else "consumer",
                 )
             )
         return [each for each in found if wanted is None or each.group_state in wanted]

@@ -51,6 +51,16 @@ class ClusterConfig(ReplicationConfig):
         "member makes them wait again, for half of `session.timeout.ms` at most in total. In Kafka "
         "the default is 3000.",
     )
+    group_consumer_session_timeout_ms: PositiveInt = Field(
+        default=45_000,
+        description="Time without heartbeats after which a gateway removes a member that uses "
+        "`group.protocol=consumer` (KIP-848) from its group.",
+    )
+    group_consumer_heartbeat_interval_ms: PositiveInt = Field(
+        default=5000,
+        description="Time between two heartbeats of a member that uses `group.protocol=consumer` "
+        "(KIP-848); less than `group.consumer.session.timeout.ms`.",
+    )
     max_clock_skew_ms: NonNegativeLong = Field(
         default=DEFAULT_MAX_CLOCK_SKEW_MS,
         description="Maximum difference between the clock of a process and the clock of the "

@@ -11,7 +11,7 @@ from spark_log.config import report_ignored_settings
 from spark_log.coordinator import GatewayRegistry, RegisteredGateway
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
-from spark_log.gateway.groups import GroupCoordinators
+from spark_log.gateway.groups import ConsumerGroups, GroupCoordinators
 from spark_log.gateway.partitions import Partitions
 from spark_log.gateway.registry import RegistryMember, coordinator, leader
 from spark_log.gateway.transactions import Transactions
@@ -43,7 +43,8 @@ class Gateway:
         transactions: the transactions of clients.
         partitions: the partitions that clients write and read.
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
-        groups: the groups of Kafka's clients that this gateway coordinates.
+        groups: the groups of the classic protocol that this gateway coordinates.
+        consumer_groups: the groups of the consumer protocol that this gateway coordinates.
     """
 
     def __init__(
@@ -73,10 +74,18 @@ class Gateway:
             name="spark-log-gateway",
             prepare=lambda: report_ignored_settings(_log_setting),
         )
+
+        def finalize_feature() -> None:
+            self.admin.update_features({GROUP_VERSION.name: 1})
+
         self.groups = GroupCoordinators(
+            cluster, self.run_blocking, finalize_feature=finalize_feature
+        )
+        self.consumer_groups = ConsumerGroups(
             cluster,
             self.run_blocking,
-            finalize_feature=lambda: self.admin.update_features({GROUP_VERSION.name: 1}),
+            is_coordinator=lambda name: self.coordinator("group", name) == self.registered,
+            finalize_feature=finalize_feature,
         )
         self._member: RegistryMember | None = None
         self._ticks: asyncio.Task[None] | None = None

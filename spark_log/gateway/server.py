@@ -150,6 +150,7 @@ class GatewayServer:
         self._is_stopping = True
         await self.gateway.leave()
         self.gateway.groups.close()
+        self.gateway.consumer_groups.close()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()

@@ -36,11 +36,14 @@ class GroupListing:
         group_state: ``Empty``, ``Stable``, or ``Reconciling`` while partitions move from one member
             to another. Of Kafka's clients at a gateway: ``PreparingRebalance`` while they join
             again, ``CompletingRebalance`` until their leader has assigned.
+        group_type: ``consumer`` for a group of Kafka's consumer protocol (KIP-848) at a gateway,
+            ``classic`` for others.
     """
 
     group_id: str
     protocol_type: str
     group_state: str
+    group_type: str = "classic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,33 @@ import time
 
 import pytest
 
-from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from spark_log import Admin, ConfigResource, Consumer, NewTopic, Producer, TopicPartition
 from tests.gateway.processes import gateway_processes
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
+AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
 
 TOPIC, PARTITIONS = "flights", 4
 TIMEOUT_S = 60
+
+CLASSIC = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 200}
+CONSUMER = {"group.protocol": "consumer"}
+"""Settings of the classic protocol; with the consumer protocol (KIP-848) they are the cluster's."""
 
 
 @pytest.fixture
 def root(gateway):
     Admin(gateway.cluster.root).create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])
+    set_group_settings(gateway.cluster.root)
     return gateway.cluster.root
+
+
+def set_group_settings(root):
+    settings = {
+        "group.consumer.heartbeat.interval.ms": "200",
+        "group.consumer.session.timeout.ms": "6000",
+    }
+    Admin(root).alter_configs([ConfigResource("broker", "", settings)])
 
 
 class GroupConsumer:
@@ -30,7 +44,7 @@ class GroupConsumer:
         assigned: the partitions that it has.
     """
 
-    def __init__(self, addresses, name, **config):
+    def __init__(self, addresses, name, topics=(TOPIC,), **config):
         self.read = []
         self.assigned = set()
         self.errors = []
@@ -42,14 +56,13 @@ class GroupConsumer:
                 "client.id": name,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 200,
                 "topic.metadata.refresh.interval.ms": 500,
                 "reconnect.backoff.max.ms": 200,
+                **(CLASSIC if "group.protocol" not in config else {}),
                 **config,
             }
         )
-        self._consumer.subscribe([TOPIC])
+        self._consumer.subscribe(list(topics))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -90,9 +103,16 @@ def values(*consumers):
     return {value for each in consumers for value, _, _ in each.read}
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_two_consumers_share_the_partitions_and_one_takes_over(gateway, root, strategy):
-    config = {"partition.assignment.strategy": strategy}
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"partition.assignment.strategy": "range"},
+        {"partition.assignment.strategy": "cooperative-sticky"},
+        CONSUMER,
+        {**CONSUMER, "group.remote.assignor": "range"},
+    ],
+)
+def test_two_consumers_share_the_partitions_and_one_takes_over(gateway, root, config):
     first = GroupConsumer([gateway.address], "first", **config)
     wait_until(lambda: len(first.assigned) == PARTITIONS)
     second = GroupConsumer([gateway.address], "second", **config)
@@ -140,15 +160,68 @@ def test_a_static_member_that_starts_again_keeps_its_partitions(gateway, root):
     other.stop()
 
 
+def test_a_static_member_of_the_consumer_protocol_keeps_its_partitions(gateway, root):
+    other = GroupConsumer([gateway.address], "other", **CONSUMER, **{"group.instance.id": "j"})
+    static = GroupConsumer([gateway.address], "static", **CONSUMER, **{"group.instance.id": "i"})
+    wait_until(lambda: len(static.assigned) == len(other.assigned) == PARTITIONS // 2)
+    before, kept = static.assigned, other.assigned
+    static.stop()
+    again = GroupConsumer([gateway.address], "static", **CONSUMER, **{"group.instance.id": "i"})
+    wait_until(lambda: again.assigned == before)
+    assert other.assigned == kept
+    again.stop()
+    other.stop()
+
+
+def test_a_regular_expression_finds_a_topic_that_exists(gateway, root):
+    send(root, range(8))
+    consumer = GroupConsumer([gateway.address], "regex", ["^fl[a-z]+s"], **CONSUMER)
+    wait_until(lambda: len(values(consumer)) == 8)
+    consumer.stop()
+
+
+def test_a_group_changes_its_protocol_when_it_is_empty(gateway, root):
+    send(root, range(8))
+    before = GroupConsumer([gateway.address], "classic")
+    wait_until(lambda: len(values(before)) == 8)
+    before.stop()
+    send(root, range(8, 16))
+    after = GroupConsumer([gateway.address], "consumer", **CONSUMER)
+    wait_until(lambda: len(values(after)) == 8)
+    after.stop()
+    send(root, range(16, 20))
+    again = GroupConsumer([gateway.address], "classic")
+    wait_until(lambda: values(again) == {f"v{number}" for number in range(16, 20)})
+    again.stop()
+
+
+def test_an_admin_client_sees_the_type_and_the_partitions_of_a_group(gateway, root):
+    consumer = GroupConsumer([gateway.address], "a-client", **CONSUMER)
+    wait_until(lambda: len(consumer.assigned) == PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": gateway.address})
+    only = {confluent_kafka.ConsumerGroupType.CONSUMER}
+    (listed,) = admin.list_consumer_groups(types=only).result(TIMEOUT_S).valid
+    assert (listed.group_id, listed.state.name) == ("g", "STABLE")
+    group = admin.describe_consumer_groups(["g"])["g"].result(TIMEOUT_S)
+    assert (group.type.name, group.partition_assignor) == ("CONSUMER", "uniform")
+    (member,) = group.members
+    assert member.client_id == "a-client"
+    assigned = {each.partition for each in member.assignment.topic_partitions}
+    assert assigned == set(range(PARTITIONS))
+    consumer.stop()
+
+
 @pytest.mark.long
+@pytest.mark.parametrize("config", [CLASSIC, CONSUMER])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
-def test_gateways_that_are_killed_or_stopped_lose_nothing(tmp_path, how):
+def test_gateways_that_are_killed_or_stopped_lose_nothing(tmp_path, how, config):
     """Two of three gateways in turn; the stopped one continues when another has its groups."""
     root = str(tmp_path / "root")
     with gateway_processes(root, 3) as gateways:
         Admin(root).create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS)])
+        set_group_settings(root)
         addresses = [each.address for each in gateways]
-        consumers = [GroupConsumer(addresses, f"c{number}") for number in range(3)]
+        consumers = [GroupConsumer(addresses, f"c{number}", **config) for number in range(3)]
         sent = 0
         for victim in (*gateways[:2], None):
             send(root, range(sent, sent + 500))

@@ -18,6 +18,7 @@ from spark_log.coordinator.group.classic import (
     PREPARING_REBALANCE,
     ClassicGroup,
 )
+from spark_log.coordinator.group.consumer import ConsumerGroup
 from spark_log.coordinator.group.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
     assigned_partitions,
@@ -157,7 +158,9 @@ class Group:
         last_removal: the generation of the last change that removed a member; 0 before the first
             one.
         classic: the members that are Kafka's clients; None if there are none and the last members
-            were consumers of this package. ``members`` shows them without what is theirs alone.
+            were of another kind. ``members`` shows them without what is theirs alone.
+        consumer: what the members have beside, if they are Kafka's clients with the consumer
+            protocol (KIP-848); None if there are none and the last members were of another kind.
     """
 
     group_id: str
@@ -169,6 +172,7 @@ class Group:
     revision: int = 0
     last_removal: int = 0
     classic: ClassicGroup | None = None
+    consumer: ConsumerGroup | None = None
 
     @property
     def state(self) -> str:
@@ -206,10 +210,12 @@ class Group:
         }
 
     def next_generation(self, **changed: Any) -> Group:
-        """Return the group in its next generation, with changed attributes; no Kafka clients."""
-        after = replace(
-            self, generation=self.generation + 1, revision=0, **{"classic": None, **changed}
-        )
+        """Return the group in its next generation, with changed attributes.
+
+        Its members are consumers of this package unless ``changed`` says otherwise.
+        """
+        kind = {"classic": None, "consumer": None}
+        after = replace(self, generation=self.generation + 1, revision=0, **{**kind, **changed})
         if self.members.keys() <= after.members.keys():
             return after
         return replace(after, last_removal=after.generation)
@@ -241,7 +247,13 @@ class Group:
             if instance_id is not None and instance_id in self.instances:
                 reason += f"; another process has taken its group.instance.id {instance_id!r}"
             return reason
-        if sent.generation != self.generation:
+        consumer = self.consumer
+        is_present = (
+            sent.generation == self.generation
+            if consumer is None
+            else consumer.may_commit(sent.member_id, sent.generation, self.generation)
+        )
+        if not is_present:
             return f"generation {sent.generation} has passed: {self.generation} has started"
         # Only Kafka's clients know what is assigned to them.
         if self.classic is None and (lost := sent.partitions - member.held):
@@ -269,6 +281,14 @@ class Group:
             members = {part.member_id: Member.of(part) for part in record.members}
         else:
             members = _shown_members(classic, record.protocol)
+        consumer = None if record.consumer is None else ConsumerGroup.of(record.consumer)
+        if consumer is not None and (
+            classic is not None or consumer.members.keys() != members.keys()
+        ):
+            raise CorruptRecordError(
+                f"group {self.group_id!r}: the record of generation {record.generation} does not "
+                f"say of each member, and of no other, which epoch it has"
+            )
         group = Group(
             self.group_id,
             record.generation,
@@ -279,6 +299,7 @@ class Group:
             record.revision,
             record.generation if record.last_removal is None else record.last_removal,
             classic,
+            consumer,
         )
         if classic is None and len(group.owners) != sum(
             len(member.held) for member in members.values()
@@ -311,6 +332,7 @@ class Group:
             pending_offsets=tuple(map(_pending_offsets_part, self.pending_offsets)),
             last_removal=self.last_removal,
             classic=None if self.classic is None else self.classic.to_part(),
+            consumer=None if self.consumer is None else self.consumer.to_part(),
         )
 
     def with_classic(
@@ -332,6 +354,7 @@ class Group:
             topics={},
             members=_shown_members(classic, protocol),
             classic=classic,
+            consumer=None,
         )
         if self.members.keys() <= after.members.keys():
             return after

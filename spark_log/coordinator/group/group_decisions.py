@@ -19,8 +19,9 @@ from functools import lru_cache
 
 from spark_log.config import ClusterConfig
 from spark_log.coordinator.assignors import Subscription, assignor
+from spark_log.coordinator.group import consumer_decisions
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
-from spark_log.coordinator.group.reconciliation import reconcile
+from spark_log.coordinator.group.reconciliation import is_same_topic, keep_topics, reconcile
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     CommitFailedError,
@@ -63,7 +64,7 @@ def join(
         InvalidSessionTimeoutError: its session timeout is not allowed.
     """
     _check_session_timeout(member, config)
-    if group.classic is not None and group.members:
+    if (group.classic is not None or group.consumer is not None) and group.members:
         raise InconsistentGroupProtocolError(
             f"group {group.group_id!r} has members that are Kafka's clients, "
             f"{shown(group.members)}: a consumer of spark-log cannot join them. Take another group "
@@ -116,6 +117,8 @@ def remove(
     """Remove members that leave or expire (see ``change``); their partitions are free at once."""
     if group.classic is not None:
         return remove_classic(group, member_ids, change)
+    if group.consumer is not None:
+        return consumer_decisions.remove_consumers(group, member_ids, topics, change)
     gone = [member for name, member in group.members.items() if name in member_ids]
     left = {name: member for name, member in group.members.items() if name not in member_ids}
     return _reassign(group, change, left, topics, gone) if gone else None
@@ -164,7 +167,9 @@ def release(
 
 def update_topics(group: Group, topics: ExistingTopics) -> GroupRecord | None:
     """Reassign the group if its topics were created, extended, deleted, or created again."""
-    if group.classic is not None or (_topics_in_use(group, group.members, topics) == group.topics):
+    if group.classic is not None or group.consumer is not None:
+        return None
+    if _topics_in_use(group, group.members, topics) == group.topics:
         return None
     return _reassign(group, "topics", group.members, topics, [])
 
@@ -217,6 +222,9 @@ def send_offsets(
             f"{sent.transactional_id!r}: {reason}. Abort the transaction; the records are read "
             f"again"
         )
+    if group.consumer is not None and sent.member_id:
+        # The member's epoch was checked; commits are fenced by the group's generation.
+        sent = replace(sent, generation=group.generation)
     if not sent.member_id:
         sent = replace(sent, generation=max(sent.generation, group.generation + 1))
     pending = []
@@ -276,8 +284,10 @@ def _reassign(
                 _check_assignors(members.values(), member)
     relevant = _topics_in_use(group, members, topics)
     # A topic that was created again is a different topic: no member has its partitions.
-    same = {name for name, topic in relevant.items() if _is_same(group.topics.get(name), topic)}
-    members = {name: _keep_topics(member, same) for name, member in members.items()}
+    same = {
+        name for name, topic in relevant.items() if is_same_topic(group.topics.get(name), topic)
+    }
+    members = {name: keep_topics(member, same) for name, member in members.items()}
     protocol = _vote(members.values())
     if protocol is not None:
         subscriptions = {
@@ -303,24 +313,10 @@ def _topics_in_use(
     alike = {(member.topics, member.pattern): member for member in members.values()}
     names = {name for member in alike.values() for name in subscribed_topics(member, topics)}
     held = {each.topic for member in members.values() for each in member.held}
-    names |= {name for name in held & topics.keys() if _is_same(group.topics[name], topics[name])}
+    names |= {
+        name for name in held & topics.keys() if is_same_topic(group.topics[name], topics[name])
+    }
     return {name: topics[name] for name in sorted(names)}
-
-
-def _is_same(before: GroupTopic | None, topic: GroupTopic) -> bool:
-    return before is not None and before.topic_id == topic.topic_id
-
-
-def _keep_topics(member: Member, topics: Collection[str]) -> Member:
-    def kept(partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
-        return frozenset(each for each in partitions if each.topic in topics)
-
-    return replace(
-        member,
-        owned=kept(member.owned),
-        revoking=kept(member.revoking),
-        pending=kept(member.pending),
-    )
 
 
 def _vote(members: Iterable[Member]) -> str | None:

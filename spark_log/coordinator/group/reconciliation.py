@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from spark_log.coordinator.assignors import cooperative_step
-from spark_log.coordinator.group.group import Member
+from spark_log.coordinator.group.group import GroupTopic, Member
 from spark_log.types import TopicPartition
 
 
@@ -30,3 +30,22 @@ def reconcile(
         )
         for name, member in members.items()
     }
+
+
+def is_same_topic(before: GroupTopic | None, topic: GroupTopic) -> bool:
+    """Return whether a topic is the one before, and was not created again under its name."""
+    return before is not None and before.topic_id == topic.topic_id
+
+
+def keep_topics(member: Member, topics: Collection[str]) -> Member:
+    """Return a member with its partitions of some topics alone."""
+
+    def kept(partitions: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        return frozenset(each for each in partitions if each.topic in topics)
+
+    return replace(
+        member,
+        owned=kept(member.owned),
+        revoking=kept(member.revoking),
+        pending=kept(member.pending),
+    )

@@ -88,6 +88,26 @@ class ClassicPart(RecordFields):
     members: tuple[ClassicMemberPart, ...] = ()
 
 
+class ConsumerMemberPart(RecordFields):
+    """The part of a member that only Kafka's consumer protocol has (KIP-848).
+
+    The fields of `spark_log.coordinator.group.consumer.ConsumerMember`.
+    """
+
+    epoch: int
+    previous_epoch: int = 0
+    topics: tuple[str, ...] = ()
+    regex: str | None = None
+    assignor: str | None = None
+    has_left: bool = False
+
+
+class ConsumerPart(RecordFields):
+    """Members of Kafka's consumer protocol, as in `ConsumerGroup` beside this file."""
+
+    members: dict[str, ConsumerMemberPart] = Field(default={})
+
+
 class GroupRecord(StateRecord):
     """A group after a change. Version 1 has pending offsets, version 2 members of Kafka's clients.
 
@@ -107,7 +127,9 @@ class GroupRecord(StateRecord):
         last_removal: the generation of the last change that removed a member. Programs that do not
             know the field leave it out: this change may then have removed a member.
         classic: the members of Kafka's clients, instead of ``members``; None for a group that has
-            had none since its last members of this package.
+            had none since its last members of another kind.
+        consumer: what ``members`` have beside, if they are Kafka's clients with the consumer
+            protocol; None for a group that has had none since its last members of another kind.
     """
 
     version: ClassVar[int] = 2
@@ -123,11 +145,12 @@ class GroupRecord(StateRecord):
     pending_offsets: tuple[PendingOffsetsPart, ...] = ()
     last_removal: int | None = None
     classic: ClassicPart | None = None
+    consumer: ConsumerPart | None = None
 
     @property
     def stored_version(self) -> int:
         """The version: older programs must not read what they would drop."""
-        if self.classic is not None:
+        if self.classic is not None or self.consumer is not None:
             return 2
         return 1 if self.pending_offsets else 0
 

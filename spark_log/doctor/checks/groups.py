@@ -240,7 +240,8 @@ class GroupsCheck(PartitionCheck):
     def _gone(
         self, examination: Examination, group_id: str, stuck: list[_Behind]
     ) -> Finding | None:
-        if self._views[group_id].state.classic is not None:
+        group = self._views[group_id].state
+        if group.classic is not None or group.consumer is not None:
             return None  # Kafka's clients send their heartbeats to a gateway, which keeps none
         members = self._views[group_id].state.members.values()
         newest_us = max(self._beats_us[group_id], self._views[group_id].changed_us)

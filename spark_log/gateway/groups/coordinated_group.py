@@ -33,7 +33,7 @@ class GroupLostError(Exception):
 
 
 class ForeignMembersError(Exception):
-    """The group has members that are consumers of this package (docs/adr/0054)."""
+    """The group has members of another kind (docs/adr/0054)."""
 
 
 class FencedOffsets(Protocol):
@@ -84,14 +84,14 @@ class CoordinatedGroup:
         """Return the group as its log has it, with the timers of its members.
 
         Raises:
-            ForeignMembersError: it has members of this package.
+            ForeignMembersError: it has members of another kind.
             CorruptRecordError: its log is damaged.
             StorageError: the storage does not answer.
         """
         self._log.replay()
         group = self._log.state
         fence = self._table.generation(self.group_id)
-        if group.classic is None and group.members:
+        if group.classic is None and group.members:  # of this package, or of the consumer protocol
             raise ForeignMembersError(self.group_id)
         if group.members and fence < group.generation:
             fence = self._fence_loaded(group.generation)

@@ -1,4 +1,4 @@
-"""DescribeGroups: state and members of groups, of Kafka's clients and of our own consumers."""
+"""DescribeGroups: state and members of classic groups, and of those of our own consumers."""
 
 from __future__ import annotations
 
@@ -50,6 +50,13 @@ def _described(gateway: Gateway, group_id: str, version: int) -> Any:
         return described
     except SparkLogError as error:
         described.error_code, described.error_message = error_code(error), str(error)
+        return described
+    if group.consumer is not None and group.members:
+        # Clients ask with ConsumerGroupDescribe first.
+        described.group_state = "Dead"
+        if version >= _NOT_FOUND_VERSION:
+            described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            described.error_message = f"group {group_id} is not a classic group"
         return described
     described.group_state = group.state
     described.protocol_type = group.protocol_type

@@ -11,7 +11,6 @@ from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 
 _Response = message_class("ListGroupsResponse")
-_TYPE = "classic"
 
 
 def _error(_: Any, code: int, __: str) -> Any:
@@ -38,9 +37,10 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 group_id=each.group_id,
                 protocol_type=each.protocol_type,
                 group_state=each.group_state,
-                group_type=_TYPE,
+                group_type=each.group_type,
             )
             for each in found
-            if (not states or each.group_state.lower() in states) and (not types or _TYPE in types)
+            if (not states or each.group_state.lower() in states)
+            and (not types or each.group_type in types)
         ]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from spark_log.errors import SparkLogError
@@ -18,7 +19,12 @@ _Response = message_class("OffsetCommitResponse")
 MAX_METADATA_BYTES = 4096
 """Kafka's default of ``offset.metadata.max.bytes``."""
 
-_TOPIC_ID_VERSION = 10
+_MEMBER_EPOCH_VERSION, _TOPIC_ID_VERSION = 9, 10
+_REFUSED = (
+    GroupError.UNKNOWN_MEMBER_ID,
+    GroupError.ILLEGAL_GENERATION,
+    GroupError.STALE_MEMBER_EPOCH,
+)
 
 
 def _all_refused(request: Any, code: int, _: str) -> Any:
@@ -54,19 +60,39 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 )
     code: int
     try:
-        code = await gateway.groups.commit(
-            request.group_id,
-            MemberIdentity(request.member_id, request.group_instance_id),
-            request.generation_id_or_member_epoch,
-            offsets,
-        )
+        code = await _commit(gateway, request, context.api_version, offsets)
     except SparkLogError as error:
         code = error_code(error)
-    if code in (GroupError.UNKNOWN_MEMBER_ID, GroupError.ILLEGAL_GENERATION):
+    if code in _REFUSED:
         errors.clear()  # the whole request is refused
     return _response(
         request, lambda topic, at: errors.get((topic.topic_id if by_id else topic.name, at), code)
     )
+
+
+async def _commit(
+    gateway: Gateway,
+    request: Any,
+    version: int,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> GroupError:
+    """Commit in the classic group, or that of the consumer protocol, that has this id."""
+    group_id, member_id = request.group_id, request.member_id
+    epoch = request.generation_id_or_member_epoch
+    code = GroupError.UNKNOWN_MEMBER_ID
+    if not gateway.consumer_groups.has_loaded(group_id):
+        identity = MemberIdentity(member_id, request.group_instance_id)
+        code = await gateway.groups.commit(group_id, identity, epoch, offsets)
+    if code is not GroupError.UNKNOWN_MEMBER_ID or not member_id:
+        return code
+    code = await gateway.consumer_groups.commit(
+        group_id, member_id, request.group_instance_id, epoch, offsets
+    )
+    if code is GroupError.GROUP_ID_NOT_FOUND:
+        return GroupError.UNKNOWN_MEMBER_ID
+    if code is GroupError.STALE_MEMBER_EPOCH and version < _MEMBER_EPOCH_VERSION:
+        return GroupError.UNSUPPORTED_VERSION  # as in Kafka: older clients cannot know the code
+    return code
 
 
 def _partition(

@@ -8,6 +8,7 @@ from typing import Any
 from spark_log.errors import SparkLogError, UnstableOffsetCommitError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
+from spark_log.gateway.groups import GroupError
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -30,10 +31,33 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     if version < _GROUPS_VERSION:
         found = await gateway.run_blocking(_fetch, gateway, request, request, version)
         return _Response(topics=found.topics, error_code=found.error_code)
+    refused = {
+        group.group_id: code
+        for group in request.groups
+        if (code := await _member_error(gateway, group)) is not GroupError.NONE
+    }
     groups = await gateway.run_blocking(
-        lambda: [_fetch(gateway, request, group, version) for group in request.groups]
+        lambda: [
+            _Response.OffsetFetchResponseGroup(
+                group_id=group.group_id, error_code=refused[group.group_id]
+            )
+            if group.group_id in refused
+            else _fetch(gateway, request, group, version)
+            for group in request.groups
+        ]
     )
     return _Response(groups=groups)
+
+
+async def _member_error(gateway: Gateway, group: Any) -> GroupError:
+    """Return why a member of the consumer protocol may not fetch offsets; NONE if it may."""
+    if not group.group_id or group.member_id is None or group.member_epoch < 0:
+        return GroupError.NONE
+    code = await gateway.consumer_groups.check_member(
+        group.group_id, group.member_id, group.member_epoch
+    )
+    # Of a group of another kind, anyone may fetch offsets.
+    return GroupError.NONE if code is GroupError.GROUP_ID_NOT_FOUND else code
 
 
 def _fetch(gateway: Gateway, request: Any, group: Any, version: int) -> Any:

@@ -212,6 +212,25 @@ def test_a_transaction_of_records_and_offsets_of_two_groups(gateway, client, roo
     assert committed(root) == {0: (5, "at 5")}
 
 
+def test_a_member_of_the_consumer_protocol_commits_with_its_epoch(client, root):
+    joined = client.ask(
+        "ConsumerGroupHeartbeat",
+        1,
+        group_id="g",
+        member_id="a",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    epoch = joined.member_epoch
+    found = init(client)
+    refused = commit_offsets(client, found, {0: 5}, generation_id=epoch + 1, member_id="a")
+    assert refused == [ErrorCode.ILLEGAL_GENERATION]
+    assert commit_offsets(client, found, {0: 5}, generation_id=epoch, member_id="a") == [0]
+    end(client, found, True)
+    assert committed(root) == {0: (5, "at 5")}
+
+
 def test_offsets_that_are_not_possible_are_refused(client, root):
     found = init(client)
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,0 +1,662 @@
+"""All groups of the consumer protocol (KIP-848) that a gateway coordinates, with their timers.
+
+The rules are those of Kafka's ``GroupMetadataManager.consumerGroupHeartbeat``. A heartbeat without
+news is answered from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from spark_log.coordinator import (
+    ConsumerMember,
+    Group,
+    GroupLog,
+    Member,
+    OffsetsTable,
+    check_regex,
+    leave_static,
+    release_revoked,
+    remove_consumers,
+    subscribe_consumer,
+    update_consumer_topics,
+)
+from spark_log.errors import IllegalGenerationError, SparkLogError
+from spark_log.gateway.groups.coordinated_consumer_group import (
+    CoordinatedConsumerGroup,
+    DecideGroup,
+)
+from spark_log.gateway.groups.coordinated_group import ForeignMembersError, GroupLostError
+from spark_log.gateway.groups.group_coordinators import CallLater, CancelTimer, RunBlocking
+from spark_log.gateway.groups.group_state import GroupError
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.cluster import Cluster
+    from spark_log.config import ClusterConfig
+
+JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
+"""Epochs in a heartbeat of members that join, leave, or are static and will start again."""
+
+CHECK_INTERVAL_MS = 10_000
+"""Time between two looks at a group's topics, and at its log: within it, members get new partitions
+and are told that another gateway has taken the group. Their commits are refused at once."""
+
+MAX_COMMIT_TRIES = 5
+
+_FENCING = (
+    GroupError.UNKNOWN_MEMBER_ID,
+    GroupError.FENCED_INSTANCE_ID,
+    GroupError.FENCED_MEMBER_EPOCH,
+    GroupError.STALE_MEMBER_EPOCH,
+)
+
+_CHECK = ("check", "")
+_SESSION, _REBALANCE = "session", "rebalance"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeat:
+    """A ConsumerGroupHeartbeat request.
+
+    Attributes:
+        member: the member, as far as the request says: ids, client, rack.
+        epoch: the epoch that the member knows, or one of `JOIN_EPOCH`, `LEAVE_EPOCH`,
+            `LEAVE_STATIC_EPOCH`.
+        rebalance_timeout_ms: the time in which it releases partitions; None if unchanged.
+        topics: the names that it subscribes to; None if unchanged.
+        regex: the regular expression that it subscribes to; None if unchanged.
+        assignor: the assignor that it prefers; None if unchanged.
+        owned: the partitions that it has, by topic id; None if unchanged.
+    """
+
+    member: Member
+    epoch: int
+    rebalance_timeout_ms: int | None = None
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Mapping[str, frozenset[int]] | None = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client says everything, since it does not know what the gateway knows."""
+        return self.epoch == JOIN_EPOCH or (
+            self.rebalance_timeout_ms is not None
+            and (self.topics is not None or self.regex is not None)
+            and self.owned is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerHeartbeatAnswer:
+    """The answer to a ConsumerGroupHeartbeat request.
+
+    Attributes:
+        error: why it is refused.
+        message: the same for a person.
+        epoch: the member's epoch.
+        interval_ms: the time until the next heartbeat.
+        assignment: the partitions that the member has, by topic id; None if unchanged.
+    """
+
+    error: GroupError
+    message: str | None = None
+    epoch: int = 0
+    interval_ms: int = 0
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+
+
+class _RefusedError(Exception):
+    def __init__(self, error: GroupError, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A group in memory.
+
+    Attributes:
+        log: reads and writes the group.
+        group: the group; None before it is loaded, and after it was lost.
+        config: the cluster's settings when the group was loaded.
+        told: the partitions that each member was told last by this gateway.
+        lock: held during an event.
+        timers: the timers that are set, by kind and member.
+    """
+
+    log: CoordinatedConsumerGroup
+    group: Group | None = None
+    config: ClusterConfig | None = None
+    told: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    timers: dict[tuple[str, str], CancelTimer] = field(default_factory=dict)
+
+
+class ConsumerGroups:
+    """Coordinates the groups of the consumer protocol of one gateway. For one event loop.
+
+    Two gateways that coordinate one group do no harm, as with `GroupCoordinators`.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        run_blocking: RunBlocking,
+        *,
+        is_coordinator: Callable[[str], bool] = lambda _: True,
+        finalize_feature: Callable[[], None] = lambda: None,
+        call_later: CallLater | None = None,
+    ) -> None:
+        """Return the coordinators; nothing is read yet.
+
+        Args:
+            cluster: the opened root.
+            run_blocking: runs calls that read or write the log.
+            is_coordinator: whether clients are sent to this gateway for a group.
+            finalize_feature: called before the first record of Kafka's clients in a root; blocks.
+            call_later: sets a timer; by default the event loop's.
+        """
+        self._cluster = cluster
+        self._run_blocking = run_blocking
+        self._is_coordinator = is_coordinator
+        self._finalize_feature = finalize_feature
+        self._call_later = call_later
+        self._entries: dict[str, _Entry] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    @cached_property
+    def _table(self) -> OffsetsTable:
+        return OffsetsTable(self._cluster)
+
+    def has_loaded(self, group_id: str) -> bool:
+        """Return whether a group is in memory; such a group has members."""
+        entry = self._entries.get(group_id)
+        return entry is not None and entry.group is not None
+
+    # --- requests of members ---------------------------------------------------------------------
+
+    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
+        """Return the answer to a heartbeat, after the group's log has what it says."""
+        try:
+            async with _Use(self, group_id) as entry:
+                try:
+                    if request.epoch == JOIN_EPOCH:
+                        await self._join(group_id, entry, request)
+                    elif request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+                        await self._leave(group_id, entry, request)
+                        return ConsumerHeartbeatAnswer(GroupError.NONE, epoch=request.epoch)
+                    else:
+                        await self._continue(group_id, entry, request)
+                except _RefusedError as refused:
+                    await self._check_refusal(group_id, entry, refused.error)
+                    raise
+                return self._answer(group_id, entry, request)
+        except _RefusedError as refused:
+            return ConsumerHeartbeatAnswer(refused.error, refused.message)
+
+    async def check_member(
+        self, group_id: str, member_id: str, epoch: int, instance_id: str | None = None
+    ) -> GroupError:
+        """Return why a member may not commit or fetch offsets with an epoch; NONE if it may."""
+        try:
+            async with _Use(self, group_id) as entry:
+                error = _commit_error(_loaded(entry), member_id, epoch, instance_id)
+                await self._check_refusal(group_id, entry, error)
+                return error
+        except _RefusedError as refused:
+            return refused.error
+
+    async def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> GroupError:
+        """Commit offsets, all of them or none; durable on return. Return why they are refused.
+
+        Raises:
+            SparkLogError: see `OffsetsTable.commit`.
+        """
+        for _ in range(MAX_COMMIT_TRIES):
+            try:
+                async with _Use(self, group_id) as entry:
+                    group = _loaded(entry)
+                    error = _commit_error(group, member_id, epoch, instance_id)
+                    await self._check_refusal(group_id, entry, error)
+                if error is not GroupError.NONE or not offsets:
+                    return error
+                try:
+                    await self._run_blocking(entry.log.commit, group, member_id, offsets)
+                    return GroupError.NONE
+                except IllegalGenerationError:
+                    # The group has changed: does the member still have its epoch?
+                    async with entry.lock:
+                        await self._check(group_id, entry)
+            except _RefusedError as refused:
+                return refused.error
+        return GroupError.COORDINATOR_NOT_AVAILABLE
+
+    def close(self) -> None:
+        """End all timers, and tell members to find another coordinator."""
+        self._is_closed = True
+        for group_id, entry in list(self._entries.items()):
+            self._lose(group_id, entry)
+
+    # --- events ----------------------------------------------------------------------------------
+
+    async def _join(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
+        group, member = _loaded(entry), request.member
+        assert entry.config is not None
+        holder = group.instances.get(member.instance_id) if member.instance_id else None
+        if holder is not None and holder.member_id != member.member_id:
+            if not _known(group, holder.member_id).has_left:
+                raise _RefusedError(
+                    GroupError.UNRELEASED_INSTANCE_ID,
+                    f"static member {member.member_id} with instance id {member.instance_id} "
+                    f"cannot join while {holder.member_id} has this instance id: stop it first",
+                )
+        elif member.member_id in group.members:
+            # Its client has lost its membership, or an answer: it reads nothing of what it was to
+            # revoke.
+            name = member.member_id
+            await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
+        elif len(group.members) >= entry.config.group_max_size:
+            raise _RefusedError(
+                GroupError.GROUP_MAX_SIZE_REACHED,
+                f"group {group_id} has {len(group.members)} of at most "
+                f"{entry.config.group_max_size} members (group.max.size of the cluster)",
+            )
+        if holder is not None:
+            self._end_timers(entry, holder.member_id)
+        wanted = ConsumerMember(0, 0, request.topics or (), request.regex or None, request.assignor)
+        await self._subscribe(
+            group_id,
+            entry,
+            replace(
+                member,
+                session_timeout_ms=entry.config.group_consumer_session_timeout_ms,
+                rebalance_timeout_ms=request.rebalance_timeout_ms or 0,
+            ),
+            wanted,
+        )
+
+    async def _continue(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
+        group, name = _loaded(entry), request.member.member_id
+        _check_instance(group, name, request.member.instance_id)
+        before = _known(group, name)
+        present = group.members[name]
+        owned = None if request.owned is None else _partitions(group, request.owned)
+        is_late_epoch = (
+            before.previous_epoch <= request.epoch < before.epoch
+            and owned is not None
+            and owned <= present.owned
+        )
+        is_epoch = before.epoch <= request.epoch <= group.generation or is_late_epoch
+        if before.has_left or not is_epoch:
+            raise _RefusedError(
+                GroupError.FENCED_MEMBER_EPOCH,
+                f"the member's epoch {request.epoch} is not one of {before.epoch} to "
+                f"{group.generation}: it must abandon its partitions and join again",
+            )
+        member = replace(
+            present,
+            client_id=request.member.client_id,
+            client_host=request.member.client_host,
+            rack=request.member.rack if request.member.rack is not None else present.rack,
+            rebalance_timeout_ms=present.rebalance_timeout_ms
+            if request.rebalance_timeout_ms is None
+            else request.rebalance_timeout_ms,
+        )
+        wanted = replace(
+            before,
+            topics=before.topics if request.topics is None else request.topics,
+            regex=before.regex if request.regex is None else request.regex or None,
+            assignor=before.assignor if request.assignor is None else request.assignor,
+        )
+        await self._subscribe(group_id, entry, member, wanted)
+        revoking = _loaded(entry).members[name].revoking
+        if revoking and owned is not None and owned.isdisjoint(revoking):
+            await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
+
+    async def _subscribe(
+        self, group_id: str, entry: _Entry, member: Member, wanted: ConsumerMember
+    ) -> None:
+        group = _loaded(entry)
+        before = None if group.consumer is None else group.consumer.members.get(member.member_id)
+        regex = wanted.regex
+        if regex is not None and (before is None or regex != before.regex):
+            try:
+                await self._run_blocking(check_regex, regex)
+            except ValueError as error:
+                raise _RefusedError(
+                    GroupError.INVALID_REGULAR_EXPRESSION,
+                    f"the regular expression {regex!r} is not one of RE2: {error}",
+                ) from None
+        if before is not None:
+            after = replace(wanted, epoch=before.epoch, previous_epoch=before.previous_epoch)
+            present = group.members[member.member_id]
+            same = replace(
+                member,
+                topics=present.topics,
+                assignors=present.assignors,
+                owned=present.owned,
+                revoking=present.revoking,
+                pending=present.pending,
+            )
+            if after == before and same == present:
+                return  # a heartbeat without news reads and writes nothing
+        await self._write(
+            group_id,
+            entry,
+            lambda now, topics: subscribe_consumer(now, member, wanted, topics),
+        )
+
+    async def _leave(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
+        group, member = _loaded(entry), request.member
+        name = member.member_id
+        if request.epoch == LEAVE_STATIC_EPOCH or member.instance_id is not None:
+            _check_instance(group, name, member.instance_id)
+        _known(group, name)
+        if request.epoch == LEAVE_STATIC_EPOCH:
+            await self._write(group_id, entry, lambda now, topics: leave_static(now, name, topics))
+        else:
+            await self._remove(group_id, entry, name, "leave")
+
+    async def _remove(self, group_id: str, entry: _Entry, name: str, change: str) -> None:
+        await self._write(
+            group_id, entry, lambda now, topics: remove_consumers(now, [name], topics, change)
+        )
+        self._end_timers(entry, name)
+        if not _loaded(entry).members:
+            self._lose(group_id, entry)  # nothing to remember
+
+    def _answer(
+        self, group_id: str, entry: _Entry, request: ConsumerHeartbeat
+    ) -> ConsumerHeartbeatAnswer:
+        group, name = _loaded(entry), request.member.member_id
+        assert entry.config is not None
+        member = group.members[name]
+        self._set_timer(group_id, entry, (_SESSION, name), member.session_timeout_ms)
+        # While it has partitions to revoke, it keeps its epoch (UNREVOKED_PARTITIONS).
+        epoch = group.generation
+        if member.revoking:
+            epoch = max(request.epoch, _known(group, name).epoch)
+        assignment = None
+        if request.is_full or entry.told.get(name) != member.owned:
+            entry.told[name] = member.owned
+            assignment = _by_topic_id(group, member.owned)
+        return ConsumerHeartbeatAnswer(
+            GroupError.NONE,
+            None,
+            epoch,
+            entry.config.group_consumer_heartbeat_interval_ms,
+            assignment,
+        )
+
+    async def _write(self, group_id: str, entry: _Entry, decide: DecideGroup) -> None:
+        known = _loaded(entry)
+        try:
+            entry.group = await self._run_blocking(entry.log.write, decide, known)
+        except GroupLostError:
+            self._lose(group_id, entry)
+            raise _not_coordinator() from None
+        except asyncio.CancelledError:
+            # The thread continues: no later event may use this object beside it.
+            self._lose(group_id, entry)
+            raise
+        except SparkLogError as error:
+            _log.warning("group %s: a change was not written: %s", group_id, error)
+            self._lose(group_id, entry)
+            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
+        group = entry.group
+        if group is known:
+            return
+        _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
+        for name, member in group.members.items():
+            key = _REBALANCE, name
+            if not member.revoking:
+                self._cancel(entry, key)
+            elif key not in entry.timers:
+                self._set_timer(group_id, entry, key, member.rebalance_timeout_ms)
+
+    # --- loading ---------------------------------------------------------------------------------
+
+    async def _load(self, group_id: str, entry: _Entry) -> None:
+        try:
+            entry.config, group = await self._run_blocking(self._read, entry)
+        except ForeignMembersError:
+            self._lose(group_id, entry)
+            raise _RefusedError(
+                GroupError.GROUP_ID_NOT_FOUND,
+                f"group {group_id} is not a consumer group: it has members of another kind. Take "
+                f"another group id, or stop them first",
+            ) from None
+        except GroupLostError:
+            self._lose(group_id, entry)
+            raise _not_coordinator() from None
+        except SparkLogError as error:
+            self._lose(group_id, entry)
+            _log.warning("group %s cannot be loaded: %s", group_id, error)
+            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
+        except asyncio.CancelledError:
+            self._lose(group_id, entry)
+            raise
+        if self._is_closed:
+            raise _not_coordinator()
+        entry.group = group
+        for name, member in group.members.items():
+            self._set_timer(group_id, entry, (_SESSION, name), member.session_timeout_ms)
+            if member.revoking:
+                self._set_timer(group_id, entry, (_REBALANCE, name), member.rebalance_timeout_ms)
+        self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
+
+    def _read(self, entry: _Entry) -> tuple[ClusterConfig, Group]:
+        return self._cluster.image().cluster_config(), entry.log.load()
+
+    def _entry(self, group_id: str) -> _Entry:
+        if self._is_closed:
+            raise _not_coordinator()
+        entry = self._entries.get(group_id)
+        if entry is None:
+            log = CoordinatedConsumerGroup(
+                GroupLog(self._cluster.store, group_id, self._cluster.clock),
+                self._table,
+                group_id,
+                read_image=self._cluster.image,
+                finalize_feature=self._finalize_feature,
+            )
+            entry = self._entries[group_id] = _Entry(log)
+        return entry
+
+    def _lose(self, group_id: str, entry: _Entry) -> None:
+        """Forget a group: the next request loads it again."""
+        if self._entries.get(group_id) is entry:
+            del self._entries[group_id]
+        entry.group = None
+        for timer in entry.timers.values():
+            timer.cancel()
+        entry.timers.clear()
+
+    # --- timers ----------------------------------------------------------------------------------
+
+    def _set_timer(
+        self, group_id: str, entry: _Entry, key: tuple[str, str], delay_ms: float
+    ) -> None:
+        self._cancel(entry, key)
+        call_later = self._call_later or asyncio.get_running_loop().call_later
+        entry.timers[key] = call_later(
+            delay_ms / 1000, partial(self._begin_expiry, group_id, entry, key)
+        )
+
+    def _cancel(self, entry: _Entry, key: tuple[str, str]) -> None:
+        timer = entry.timers.pop(key, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _end_timers(self, entry: _Entry, name: str) -> None:
+        self._cancel(entry, (_SESSION, name))
+        self._cancel(entry, (_REBALANCE, name))
+        entry.told.pop(name, None)
+
+    def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
+        timer = entry.timers.get(key)
+        if timer is None or self._entries.get(group_id) is not entry:
+            return
+        task = asyncio.get_running_loop().create_task(self._expire(group_id, entry, key, timer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _expire(
+        self, group_id: str, entry: _Entry, key: tuple[str, str], timer: CancelTimer
+    ) -> None:
+        kind, name = key
+        async with entry.lock:
+            if entry.timers.get(key) is not timer or entry.group is None:
+                return  # a heartbeat came first
+            del entry.timers[key]
+            try:
+                if key == _CHECK:
+                    await self._write(group_id, entry, update_consumer_topics)
+                    self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
+                elif not self._is_coordinator(group_id):
+                    # Its heartbeats may come to another gateway, which begins with a whole timeout.
+                    self._lose(group_id, entry)
+                elif name in entry.group.members:
+                    _log.info("group %s: %s ends by its %s timeout", group_id, name, kind)
+                    await self._remove(group_id, entry, name, "expire")
+            except _RefusedError as refused:
+                _log.debug("group %s: timer %s ended in vain: %s", group_id, key, refused.message)
+
+    async def _check_refusal(self, group_id: str, entry: _Entry, error: GroupError) -> None:
+        """Check, before a member is fenced, that no other gateway knows better."""
+        if error in _FENCING:
+            await self._check(group_id, entry)
+
+    async def _check(self, group_id: str, entry: _Entry) -> None:
+        """Check that this gateway still coordinates a group, whose lock the caller holds."""
+        if entry.group is None:
+            raise _not_coordinator()
+        try:
+            await self._run_blocking(entry.log.check, entry.group)
+        except GroupLostError:
+            self._lose(group_id, entry)
+            raise _not_coordinator() from None
+        except SparkLogError as error:
+            _log.debug("group %s: its log was not read: %s", group_id, error)
+        except asyncio.CancelledError:
+            self._lose(group_id, entry)
+            raise
+
+
+class _Use:
+    """The use of a group by one request, after the requests before it."""
+
+    def __init__(self, groups: ConsumerGroups, group_id: str) -> None:
+        self._groups = groups
+        self._group_id = group_id
+        self._entry: _Entry | None = None
+
+    async def __aenter__(self) -> _Entry:
+        groups, group_id = self._groups, self._group_id
+        while True:
+            entry = groups._entry(group_id)
+            await entry.lock.acquire()
+            try:
+                if groups._entries.get(group_id) is not entry:
+                    entry.lock.release()
+                    continue  # it was lost while this request waited
+                if entry.group is None:
+                    await groups._load(group_id, entry)
+            except BaseException:
+                entry.lock.release()
+                raise
+            self._entry = entry
+            return entry
+
+    async def __aexit__(self, *_: object) -> None:
+        entry = self._entry
+        assert entry is not None
+        if entry.group is not None and not entry.group.members:
+            self._groups._lose(self._group_id, entry)  # nothing to remember
+        entry.lock.release()
+
+
+def _loaded(entry: _Entry) -> Group:
+    if entry.group is None:
+        raise _not_coordinator()
+    return entry.group
+
+
+def _not_coordinator() -> _RefusedError:
+    return _RefusedError(
+        GroupError.NOT_COORDINATOR, "another gateway coordinates the group: find it again"
+    )
+
+
+def _known(group: Group, member_id: str) -> ConsumerMember:
+    member = None if group.consumer is None else group.consumer.members.get(member_id)
+    if member is None:
+        raise _RefusedError(
+            GroupError.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of {group.group_id}"
+        )
+    return member
+
+
+def _check_instance(group: Group, member_id: str, instance_id: str | None) -> None:
+    if instance_id is None:
+        _known(group, member_id)
+        return
+    holder = group.instances.get(instance_id)
+    if holder is None:
+        raise _RefusedError(
+            GroupError.UNKNOWN_MEMBER_ID, f"no member of {group.group_id} is {instance_id}"
+        )
+    if holder.member_id != member_id:
+        raise _RefusedError(
+            GroupError.FENCED_INSTANCE_ID,
+            f"{holder.member_id} has taken the instance id {instance_id} of {member_id}",
+        )
+
+
+def _commit_error(group: Group, member_id: str, epoch: int, instance_id: str | None) -> GroupError:
+    if group.consumer is None or not group.consumer.members:
+        return GroupError.UNKNOWN_MEMBER_ID
+    try:
+        _check_instance(group, member_id, instance_id)
+        if group.consumer.may_commit(member_id, epoch, group.generation):
+            return GroupError.NONE
+    except _RefusedError as refused:
+        return refused.error
+    return GroupError.STALE_MEMBER_EPOCH
+
+
+def _partitions(group: Group, owned: Mapping[str, frozenset[int]]) -> frozenset[TopicPartition]:
+    """Return partitions with names; those of topics that the group does not have are left out."""
+    names = {topic.topic_id: name for name, topic in group.topics.items()}
+    return frozenset(
+        TopicPartition(names[topic_id], number)
+        for topic_id, numbers in owned.items()
+        if topic_id in names
+        for number in numbers
+    )
+
+
+def _by_topic_id(group: Group, partitions: frozenset[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for topic, number in sorted(partitions):
+        topic_id = group.topics[topic].topic_id
+        found[topic_id] = (*found.get(topic_id, ()), number)
+    return found

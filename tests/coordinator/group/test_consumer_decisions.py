@@ -1,0 +1,128 @@
+"""Decisions about groups of the consumer protocol: who gets which partition, in which epoch."""
+
+import pytest
+
+from spark_log.config import ClusterConfig
+from spark_log.coordinator.group.consumer import ConsumerMember
+from spark_log.coordinator.group.consumer_decisions import (
+    check_regex,
+    leave_static,
+    release_revoked,
+    remove_consumers,
+    subscribe_consumer,
+    update_consumer_topics,
+)
+from spark_log.coordinator.group.group import Group, GroupTopic, Member
+from spark_log.coordinator.group.group_decisions import join, remove
+from spark_log.errors import CorruptRecordError, InconsistentGroupProtocolError
+
+TOPICS = {"t": GroupTopic("an id", 4)}
+
+
+def after(group, record):
+    """Return the group after a record, through its bytes."""
+    return group.replay(type(record).model_validate_json(record.model_dump_json()))
+
+
+def joined(group, name, existing=TOPICS, *, instance_id=None, **wanted):
+    subscription = ConsumerMember(0, **{"topics": ("t",), **wanted})
+    return after(
+        group, subscribe_consumer(group, Member(name, instance_id), subscription, existing)
+    )
+
+
+def partitions(group, name):
+    member = group.members[name]
+    return tuple(
+        sorted(each.partition for each in found)
+        for found in (member.owned, member.revoking, member.pending)
+    )
+
+
+@pytest.fixture
+def two():
+    """Two members: the first one has to release two partitions."""
+    return joined(joined(Group("g"), "a"), "b")
+
+
+def test_a_release_gives_partitions_and_a_new_epoch(two):
+    kept, revoking, _ = partitions(two, "a")
+    assert (len(kept), len(revoking)) == (2, 2)
+    assert partitions(two, "b") == ([], [], revoking)
+    group = after(two, release_revoked(two, "a"))
+    assert partitions(group, "b") == (revoking, [], [])
+    epochs = {name: each.epoch for name, each in group.consumer.members.items()}
+    assert epochs == {"a": group.generation, "b": two.generation}
+    assert not group.consumer.may_commit("a", two.generation, group.generation)
+    assert group.consumer.may_commit("b", two.generation, group.generation)
+
+
+def test_a_revoked_partition_comes_back_only_after_it_was_released(two):
+    _, revoking, _ = partitions(two, "a")
+    group = after(two, remove_consumers(two, ["b"], TOPICS, "leave"))
+    assert partitions(group, "a")[1:] == (revoking, revoking)
+    group = after(group, release_revoked(group, "a"))
+    assert partitions(group, "a") == ([0, 1, 2, 3], [], [])
+
+
+def test_the_same_subscription_again_changes_nothing(two):
+    wanted = two.consumer.members["a"]
+    assert subscribe_consumer(two, two.members["a"], wanted, TOPICS) is None
+    assert update_consumer_topics(two, TOPICS) is None
+
+
+def test_the_assignor_that_most_members_name_is_taken():
+    group = joined(Group("g"), "a")
+    assert group.protocol == "uniform"
+    assert joined(group, "b", assignor="range").protocol == "range"
+
+
+def test_a_topic_that_was_created_again_is_another_one():
+    group = joined(Group("g"), "a")
+    topics = {"t": GroupTopic("another id", 2)}
+    group = after(group, update_consumer_topics(group, topics))
+    assert partitions(group, "a") == ([0, 1], [], [])
+    group = after(group, update_consumer_topics(group, {}))
+    assert partitions(group, "a") == ([], [], [])
+
+
+def test_a_regular_expression_matches_whole_names():
+    topics = {name: GroupTopic(name, 1) for name in ("t", "tt", "u")}
+    group = joined(Group("g"), "a", topics, topics=("u",), regex="t")
+    assert group.members["a"].topics == ("t", "u")
+    with pytest.raises(ValueError, match="regular expression"):
+        check_regex("t)|(u")
+
+
+def test_a_static_member_leaves_its_partitions_to_its_successor():
+    group = joined(joined(Group("g"), "a", instance_id="i"), "b")
+    group = after(group, release_revoked(group, "a"))
+    kept, *_ = partitions(group, "a")
+    group = after(group, leave_static(group, "a", TOPICS))
+    assert not group.consumer.may_commit("a", group.generation, group.generation)
+    assert leave_static(group, "a", TOPICS) is None
+    group = joined(group, "c", instance_id="i")
+    assert list(group.members) == ["c", "b"]
+    assert partitions(group, "c") == (kept, [], [])
+
+
+def test_our_consumer_cannot_join_but_an_admin_may_remove_members(two, cluster_config):
+    ours = Member("ours", topics=("t",))
+    with pytest.raises(InconsistentGroupProtocolError):
+        join(two, ours, TOPICS, cluster_config)
+    empty = after(two, remove(two, ["a", "b"], TOPICS, "leave"))
+    assert empty.consumer.members == {}
+    assert after(empty, join(empty, ours, TOPICS, cluster_config)).consumer is None
+
+
+def test_a_record_says_the_epoch_of_each_member(two):
+    record = two.to_record("join", (), "an id")
+    broken = record.model_copy(update={"consumer": type(record.consumer)(members={})})
+    with pytest.raises(CorruptRecordError, match="epoch"):
+        Group("g").replay(broken)
+    assert record.stored_version == 2
+
+
+@pytest.fixture
+def cluster_config():
+    return ClusterConfig.parse({})

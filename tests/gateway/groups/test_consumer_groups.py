@@ -1,0 +1,315 @@
+"""Groups of the consumer protocol without a socket: timers, the fence, and two gateways at once."""
+
+import asyncio
+import random
+
+import pytest
+
+from spark_log import Admin, ConfigResource, NewTopic
+from spark_log.cluster import Cluster
+from spark_log.coordinator import Member, OffsetsTable
+from spark_log.gateway.groups import ConsumerGroups, ConsumerHeartbeat, GroupError
+from spark_log.types import OffsetAndMetadata, TopicPartition
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    root = str(tmp_path / "root")
+    opened = Cluster(root, create=True)
+    Admin(root).create_topics([NewTopic("t", num_partitions=PARTITIONS)])
+    yield opened
+    opened.release()
+
+
+class Timer:
+    def __init__(self, delay_s, expire):
+        self.delay_s, self.expire, self.is_set = delay_s, expire, True
+
+    def cancel(self):
+        self.is_set = False
+
+
+async def _on_a_thread(call, *args):
+    return await asyncio.to_thread(call, *args)
+
+
+class FakeGateway:
+    """The groups of a gateway whose timers end when a test says so."""
+
+    def __init__(self, cluster):
+        self.timers = []
+        self.is_coordinator = True
+        self.groups = ConsumerGroups(
+            cluster,
+            _on_a_thread,
+            is_coordinator=lambda _: self.is_coordinator,
+            call_later=self._call_later,
+        )
+
+    def _call_later(self, delay_s, expire):
+        timer = Timer(delay_s, expire)
+        self.timers.append(timer)
+        return timer
+
+    def timer(self, kind, name=""):
+        """Return the timer that is set for a member, or None."""
+        self.timers = [each for each in self.timers if each.is_set]
+        return next((each for each in self.timers if each.expire.args[2] == (kind, name)), None)
+
+    async def end(self, kind, name=""):
+        """End a timer, and wait until what it is for is done."""
+        timer = self.timer(kind, name)
+        timer.is_set = False
+        before = asyncio.all_tasks()
+        timer.expire()
+        await asyncio.gather(*(asyncio.all_tasks() - before))
+
+
+class Client:
+    """A client that does what it is told, and reads and commits one record at a time.
+
+    Attributes:
+        owned: the partitions that it has, with the offset that it reads next.
+        acquired: how often it got each partition.
+        last_owner: the client that got each partition last, and how often it had; of all clients.
+    """
+
+    def __init__(self, cluster, name, last_owner=None):
+        self.last_owner = {} if last_owner is None else last_owner
+        self.table = OffsetsTable(cluster)
+        self.topic_id = cluster.image().find("t").topic_id
+        self.name = name
+        self.epoch = 0
+        self.owned = {}
+        self.acquired = {}
+
+    async def heartbeat(self, gateway, **fields):
+        """Return the answer's error."""
+        if self.epoch == 0:
+            fields = {"rebalance_timeout_ms": 60_000, "topics": ("t",), **fields}
+            self.owned = {}
+        owned = {self.topic_id: frozenset(self.owned)} if self.owned else {}
+        answer = await gateway.groups.heartbeat(
+            "g", ConsumerHeartbeat(Member(self.name), self.epoch, owned=owned, **fields)
+        )
+        if answer.error in (GroupError.FENCED_MEMBER_EPOCH, GroupError.UNKNOWN_MEMBER_ID):
+            self.epoch, self.owned = 0, {}
+        elif answer.error is GroupError.NONE:
+            self.epoch = answer.epoch
+            if answer.assignment is not None:
+                self.take(answer.assignment.get(self.topic_id, ()))
+        return answer.error.name
+
+    def take(self, partitions):
+        self.owned = {
+            each: self.owned[each] if each in self.owned else self.position(each)
+            for each in partitions
+        }
+
+    def position(self, partition):
+        self.acquired[partition] = self.acquired.get(partition, 0) + 1
+        self.last_owner[partition] = self.name, self.acquired[partition]
+        found = self.table.fetch("g").get(TopicPartition("t", partition))
+        return 0 if found is None else found.offset
+
+    def read(self, partition, records=1):
+        """Read records; return the commit that may be sent for them."""
+        self.owned[partition] += records
+        offsets = {TopicPartition("t", partition): OffsetAndMetadata(self.owned[partition], "", -1)}
+        return self.epoch, offsets
+
+    async def commit(self, gateway, partition, records=1):
+        """Read and commit; return the error."""
+        return await self.send(gateway, self.read(partition, records))
+
+    async def send(self, gateway, commit):
+        return (await gateway.groups.commit("g", self.name, None, *commit)).name
+
+
+@pytest.fixture
+def gateway(cluster):
+    return FakeGateway(cluster)
+
+
+@pytest.fixture
+def clients(cluster):
+    return [Client(cluster, name) for name in "abc"]
+
+
+async def settle(gateway, *clients):
+    for _ in range(3):
+        for each in clients:
+            assert await each.heartbeat(gateway) == "NONE"
+
+
+def test_a_member_without_heartbeats_expires(gateway, clients):
+    async def run():
+        a, b, _ = clients
+        await settle(gateway, a, b)
+        assert gateway.timer("session", "a").delay_s == 45
+        await gateway.end("session", "a")
+        await b.heartbeat(gateway)
+        assert len(b.owned) == PARTITIONS
+        assert await a.commit(gateway, next(iter(a.owned))) == "UNKNOWN_MEMBER_ID"
+        assert gateway.timer("session", "a") is None
+
+    asyncio.run(run())
+
+
+def test_a_member_that_does_not_release_its_partitions_expires(gateway, clients):
+    async def run():
+        a, b, _ = clients
+        await settle(gateway, a)
+        assert gateway.timer("rebalance", "a") is None
+        await b.heartbeat(gateway)
+        assert gateway.timer("rebalance", "a").delay_s == 60
+        await a.heartbeat(gateway)
+        await gateway.end("rebalance", "a")
+        await b.heartbeat(gateway)
+        assert len(b.owned) == PARTITIONS
+
+    asyncio.run(run())
+
+
+def test_a_member_that_releases_its_partitions_in_time_stays(gateway, clients):
+    async def run():
+        a, b, _ = clients
+        await settle(gateway, a, b)
+        assert gateway.timer("rebalance", "a") is None
+        assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+def test_a_gateway_that_clients_are_not_sent_to_expires_nobody(gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        gateway.is_coordinator = False
+        await gateway.end("session", "a")
+        assert not gateway.groups.has_loaded("g")
+        assert await a.heartbeat(gateway) == "NONE"
+        assert len(a.owned) == PARTITIONS
+
+    asyncio.run(run())
+
+
+def test_new_partitions_are_found(cluster, gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        Admin(cluster.root).create_partitions({"t": 6})
+        await gateway.end("check")
+        await a.heartbeat(gateway)
+        assert len(a.owned) == 6
+        assert gateway.timer("check") is not None
+
+    asyncio.run(run())
+
+
+def test_a_group_that_is_full_refuses_members(cluster, gateway, clients):
+    async def run():
+        Admin(cluster.root).alter_configs([ConfigResource("broker", "", {"group.max.size": "1"})])
+        a, b, _ = clients
+        await settle(gateway, a)
+        assert await b.heartbeat(gateway) == "GROUP_MAX_SIZE_REACHED"
+
+    asyncio.run(run())
+
+
+def test_a_join_raises_the_fence_above_commits_without_membership(cluster, gateway, clients):
+    async def run():
+        table = OffsetsTable(cluster)
+        table.fence("g", 7)
+        a, *_ = clients
+        await settle(gateway, a)
+        assert a.epoch > 7
+        assert table.generation("g") == a.epoch
+
+    asyncio.run(run())
+
+
+class World:
+    """Clients that come to two gateways at random, with commits that may arrive late.
+
+    Attributes:
+        commits: the number of commits that were accepted.
+    """
+
+    def __init__(self, cluster, seed):
+        self.cluster = cluster
+        self.rng = random.Random(seed)
+        self.gateways = [FakeGateway(cluster) for _ in range(2)]
+        self._owner: dict[int, tuple[str, int]] = {}
+        self.clients = [Client(cluster, name, self._owner) for name in "abc"]
+        self.commits = 0
+        self._table = OffsetsTable(cluster)
+        self._newest = dict.fromkeys(range(PARTITIONS), 0)
+        self._late = []
+        self._sent_late = None
+
+    async def run(self, steps):
+        """Run some steps; then let the clients agree on one gateway.
+
+        Checks that no commit of a former owner sets back what another one has committed, and that
+        all partitions are read in the end.
+        """
+        actions = (self.heartbeat, self.commit, self.delay, self.send_late, self.expire, self.crash)
+        for _ in range(steps):
+            self._sent_late = None
+            (action,) = self.rng.choices(actions, (45, 25, 10, 10, 7, 3))
+            await action(self.rng.choice(self.clients), self.rng.choice(self.gateways))
+            for tp, found in self._table.fetch("g").items():
+                is_own = self._sent_late == (tp.partition, self._owner.get(tp.partition))
+                assert is_own or found.offset >= self._newest[tp.partition], f"{tp} was set back"
+                self._newest[tp.partition] = found.offset
+        for _ in range(4):
+            for each in self.clients:
+                while await each.heartbeat(self.gateways[0]) != "NONE":
+                    pass
+        owned = sorted(partition for each in self.clients for partition in each.owned)
+        assert owned == list(range(PARTITIONS))
+
+    async def heartbeat(self, client, gateway):
+        await client.heartbeat(gateway)
+
+    async def commit(self, client, gateway):
+        if client.owned:
+            sent = [client.commit(gateway, self._partition(client), self.rng.randint(1, 5))]
+            if self.rng.random() < 0.5:  # at the same time
+                other = self.rng.choice(self.clients)
+                sent.append(other.heartbeat(self.rng.choice(self.gateways)))
+            self.commits += (await asyncio.gather(*sent))[0] == "NONE"
+
+    async def delay(self, client, _):
+        if client.owned:
+            partition = self._partition(client)
+            commit = client.read(partition, self.rng.randint(1, 5))
+            self._late.append((client, partition, client.acquired[partition], commit))
+
+    async def send_late(self, _, gateway):
+        if self._late:
+            late = self._late.pop(self.rng.randrange(len(self._late)))
+            client, partition, acquired, commit = late
+            # A member may set back its own commits, as in Kafka, if nobody has begun since.
+            self._sent_late = partition, (client.name, acquired)
+            await client.send(gateway, commit)
+
+    async def expire(self, client, gateway):
+        if gateway.timer("session", client.name) is not None:
+            await gateway.end("session", client.name)
+
+    async def crash(self, _, gateway):
+        self.gateways[self.gateways.index(gateway)] = FakeGateway(self.cluster)
+
+    def _partition(self, client):
+        return self.rng.choice(list(client.owned))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_commit_of_a_former_owner_sets_nothing_back(cluster, seed):
+    world = World(cluster, seed)
+    asyncio.run(world.run(100))
+    assert world.commits > 5
