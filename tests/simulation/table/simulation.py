@@ -9,7 +9,7 @@ from typing import ClassVar
 from spark_log.delta import DeltaLog
 from spark_log.log import LocalLog
 from spark_log.table import committer, schema
-from spark_log.table.partition_table import CleanupPolicy, TableSetting
+from spark_log.table.partition_table import CleanupPolicy, PartitionTable, TableSetting
 from tests.simulation.compaction.actors import TableFollower, TableReader
 from tests.simulation.compaction.compacted_log import ReadTable, keyed_records
 from tests.simulation.faults import DELETE_DELAY_MS
@@ -145,18 +145,25 @@ class TableSimulation(Simulation):
             raise ViolationError("one committer alone does not come to an end")
         newest = truth.newest
         is_behind = newest.setting.policy == CleanupPolicy.DELETE and newest.end != truth.end
-        if is_behind and not _is_cut(log):
+        if is_behind and not _is_cut(log, newest):
             raise ViolationError(f"the log ends at {truth.end}, its table stays at {newest.end}")
 
     def _uuid4(self) -> uuid.UUID:
         return uuid.UUID(int=self.scheduler.random.getrandbits(128), version=4)
 
 
-def _is_cut(log: LocalLog) -> bool:
-    """Return whether a part of a compaction's segment is replaced, so that the table ends there."""
+def _is_cut(log: LocalLog, table: PartitionTable) -> bool:
+    """Return whether the table ends where no segment of the log may be added (protocol B16).
+
+    The first part of a compaction's segment is replaced, or a segment begins inside of the table's
+    last file.
+    """
     segments = log.observe().live.segments[1:]
+    last = table.files[-1].base_offset if table.files else table.end
     return any(
-        each.name.is_compacted and each.start_offset > each.name.base_offset for each in segments
+        last < each.start_offset < table.end
+        or (each.name.is_compacted and each.start_offset > each.name.base_offset)
+        for each in segments
     )
 
 
