@@ -78,13 +78,20 @@ class Gateway:
         def finalize_feature() -> None:
             self.admin.update_features({GROUP_VERSION.name: 1})
 
+        def is_coordinator(group_id: str) -> bool:
+            found = self.coordinator("group", group_id)
+            return found.gateway_id == self.registered.gateway_id
+
         self.groups = GroupCoordinators(
-            cluster, self.run_blocking, finalize_feature=finalize_feature
+            cluster,
+            self.run_blocking,
+            is_coordinator=is_coordinator,
+            finalize_feature=finalize_feature,
         )
         self.consumer_groups = ConsumerGroups(
             cluster,
             self.run_blocking,
-            is_coordinator=lambda name: self.coordinator("group", name) == self.registered,
+            is_coordinator=is_coordinator,
             finalize_feature=finalize_feature,
         )
         self._member: RegistryMember | None = None

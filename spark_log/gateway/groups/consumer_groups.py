@@ -173,6 +173,7 @@ class ConsumerGroups:
         self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._moved: set[str] = set()  # groups that were left to the gateway they are sent to
         self._is_closed = False
 
     @cached_property
@@ -467,7 +468,7 @@ class ConsumerGroups:
         return self._cluster.image().cluster_config(), entry.log.load()
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed:
+        if self._is_closed or self._is_elsewhere(group_id):
             raise _not_coordinator()
         entry = self._entries.get(group_id)
         if entry is None:
@@ -480,6 +481,12 @@ class ConsumerGroups:
             )
             entry = self._entries[group_id] = _Entry(log)
         return entry
+
+    def _is_elsewhere(self, group_id: str) -> bool:
+        """Return whether a group was left to another gateway, and still belongs there."""
+        if group_id in self._moved and self._is_coordinator(group_id):
+            self._moved.remove(group_id)
+        return group_id in self._moved
 
     def _lose(self, group_id: str, entry: _Entry) -> None:
         """Forget a group: the next request loads it again."""
@@ -533,6 +540,8 @@ class ConsumerGroups:
                     self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
                 elif not self._is_coordinator(group_id):
                     # Its heartbeats may come to another gateway, which begins with a whole timeout.
+                    # The members that still come here are sent there, so that one gateway sees all.
+                    self._moved.add(group_id)
                     self._lose(group_id, entry)
                 elif name in entry.group.members:
                     _log.info("group %s: %s ends by its %s timeout", group_id, name, kind)

@@ -115,6 +115,7 @@ class GroupCoordinators:
         cluster: Cluster,
         run_blocking: RunBlocking,
         *,
+        is_coordinator: Callable[[str], bool] = lambda _: True,
         finalize_feature: Callable[[], None] = lambda: None,
         call_later: CallLater | None = None,
         new_id: Callable[[], str] = random_id,
@@ -124,12 +125,15 @@ class GroupCoordinators:
         Args:
             cluster: the opened root.
             run_blocking: runs calls that read or write the log.
+            is_coordinator: whether clients are sent to this gateway for a group.
             finalize_feature: called before the first record of Kafka's clients in a root; blocks.
             call_later: sets a timer; by default the event loop's.
             new_id: the function that returns the unique part of member ids.
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
+        self._is_coordinator = is_coordinator
+        self._moved: set[str] = set()  # groups that were left to the gateway they are sent to
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._new_id = new_id
@@ -348,7 +352,7 @@ class GroupCoordinators:
         return self._entries.get(group_id, entry), found[-1]
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed:
+        if self._is_closed or self._is_elsewhere(group_id):
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry = self._entries.get(group_id)
         if entry is None:
@@ -357,6 +361,12 @@ class GroupCoordinators:
             group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
             entry = self._entries[group_id] = _Entry(group)
         return entry
+
+    def _is_elsewhere(self, group_id: str) -> bool:
+        """Return whether a group was left to another gateway, and still belongs there."""
+        if group_id in self._moved and self._is_coordinator(group_id):
+            self._moved.remove(group_id)
+        return group_id in self._moved
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         if entry.state is not None:
@@ -441,6 +451,14 @@ class GroupCoordinators:
     ) -> None:
         if key == _CHECK:
             await self._check(group_id, entry)
+            return
+        if key[0] == "session" and not self._is_coordinator(group_id):
+            # Its heartbeats may come to another gateway, which begins with a whole timeout. The
+            # members that still come here are sent there, so that one gateway sees all.
+            async with entry.lock:
+                if entry.timers.get(key) is timer:
+                    self._moved.add(group_id)
+                    self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
             return
 
         def decide(state: GroupState, limits: GroupLimits) -> Decision:

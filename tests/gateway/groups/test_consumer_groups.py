@@ -190,6 +190,8 @@ def test_a_gateway_that_clients_are_not_sent_to_expires_nobody(gateway, clients)
         gateway.is_coordinator = False
         await gateway.end("session", "a")
         assert not gateway.groups.has_loaded("g")
+        assert await a.heartbeat(gateway) == "NOT_COORDINATOR"  # so that one gateway sees all
+        gateway.is_coordinator = True
         assert await a.heartbeat(gateway) == "NONE"
         assert len(a.owned) == PARTITIONS
 

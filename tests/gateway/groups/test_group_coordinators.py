@@ -1,0 +1,96 @@
+"""Timers of classic groups at a gateway that clients are not sent to any more."""
+
+import asyncio
+
+import pytest
+
+from spark_log.admin import Admin
+from spark_log.cluster import Cluster
+from spark_log.coordinator.group.classic import ClassicMember
+from spark_log.gateway.groups import GroupCoordinators, GroupError, JoinRequest, MemberIdentity
+from spark_log.types import NewTopic
+
+MEMBER = ClassicMember("", "one", "c", "/host", 60_000, 10_000, (("range", b""),))
+
+
+class Timer:
+    def __init__(self, expire):
+        self.expire, self.is_set = expire, True
+
+    def cancel(self):
+        self.is_set = False
+
+
+class FakeGateway:
+    """The classic groups of a gateway whose timers end when a test says so."""
+
+    def __init__(self, cluster):
+        self.is_coordinator = True
+        self.timers = {}
+        self._changed = asyncio.Event()
+        self.groups = GroupCoordinators(
+            cluster,
+            asyncio.to_thread,
+            is_coordinator=lambda _: self.is_coordinator,
+            call_later=self._call_later,
+        )
+
+    def _call_later(self, _, expire):
+        timer = Timer(expire)
+        self.timers[expire.args[2]] = timer
+        self._changed.set()
+        return timer
+
+    async def end(self, kind):
+        """Wait until a timer of a kind is set, end it, and wait until what it is for is done."""
+        while not any(key[0] == kind and each.is_set for key, each in self.timers.items()):
+            self._changed.clear()
+            await self._changed.wait()
+        (timer,) = (each for key, each in self.timers.items() if key[0] == kind and each.is_set)
+        timer.is_set = False
+        before = asyncio.all_tasks()
+        timer.expire()
+        await asyncio.gather(*(asyncio.all_tasks() - before))
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    root = str(tmp_path / "root")
+    opened = Cluster(root, create=True)
+    Admin(root).create_topics([NewTopic("t")])
+    yield opened
+    opened.release()
+
+
+@pytest.mark.parametrize("is_coordinator", [True, False])
+def test_only_the_gateway_that_clients_are_sent_to_expires_members(cluster, is_coordinator):
+    async def run():
+        gateway = FakeGateway(cluster)
+        joining = asyncio.create_task(
+            gateway.groups.join("g", JoinRequest(MEMBER, "consumer", False, True))
+        )
+        await gateway.end("join")
+        joined = await joining
+        assert joined.error is GroupError.NONE
+        identity = MemberIdentity(joined.member_id, "one")
+        synced = await gateway.groups.sync(
+            "g", identity, joined.generation, ("consumer", "range"), {joined.member_id: b"a"}
+        )
+        assert synced.error is GroupError.NONE
+        gateway.is_coordinator = is_coordinator
+        await gateway.end("session")
+
+        async def heartbeat(gateway):
+            answer = await gateway.groups.heartbeat("g", identity, joined.generation)
+            return answer.error
+
+        if is_coordinator:
+            assert await heartbeat(gateway) is GroupError.UNKNOWN_MEMBER_ID
+            return
+        # Members that still come here are sent to the other gateway, which continues.
+        assert await heartbeat(gateway) is GroupError.NOT_COORDINATOR
+        assert await heartbeat(FakeGateway(cluster)) is GroupError.NONE
+        gateway.is_coordinator = True
+        assert await heartbeat(gateway) is GroupError.NONE
+
+    asyncio.run(run())
