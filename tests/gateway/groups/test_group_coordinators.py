@@ -21,6 +21,10 @@ class Timer:
         self.is_set = False
 
 
+async def _on_a_thread(call, *args):
+    return await asyncio.to_thread(call, *args)
+
+
 class FakeGateway:
     """The classic groups of a gateway whose timers end when a test says so."""
 
@@ -30,7 +34,7 @@ class FakeGateway:
         self._changed = asyncio.Event()
         self.groups = GroupCoordinators(
             cluster,
-            asyncio.to_thread,
+            _on_a_thread,
             is_coordinator=lambda _: self.is_coordinator,
             call_later=self._call_later,
         )
