@@ -64,6 +64,12 @@ class TestSegments:
         """Its inputs may not be Parquet, and then no other file begins at the table's end."""
         assert added(table(segment(0, 10), segment(10, 20)), segment(10, 90)) == [(0, 10), (10, 90)]
 
+    def test_a_rebuilt_table_begins_with_the_segments_of_a_log_that_it_could_not_follow(self):
+        """A compaction replaced a part of the table's last file (protocol B16)."""
+        offered = segment(0, 8, C1), segment(8, 20, 9)
+        assert added(table(segment(0, 10)), *offered) == [(0, 10)]
+        assert added(table(), *offered) == [(0, 8), (8, 20)]
+
     def test_of_one_range_the_higher_generation_is_taken(self):
         before = table(segment(0, 10, 5))
         for generation, expected in ((4, 5), (5, 5), (6, 6)):
