@@ -163,7 +163,7 @@ def test_every_part_that_reads_roots_parses_json_in_one_place():
     assert found == OF_THE_USER
 
 
-GENERATED = {f"gateway/protocol/{name}.py": {"exec"} for name in ("message", "decoder", "encoder")}
+GENERATED = {f"gateway/protocol/{name}.py": {"exec"} for name in ("message", "function_generator")}
 """Code that is generated from the schemas of Kafka's messages, which are a file of the package."""
 
 

@@ -34,6 +34,7 @@ from spark_log.gateway.groups.coordinated_consumer_group import (
 from spark_log.gateway.groups.coordinated_group import ForeignMembersError, GroupLostError
 from spark_log.gateway.groups.group_coordinators import CallLater, CancelTimer, RunBlocking
 from spark_log.gateway.groups.group_state import GroupError
+from spark_log.gateway.groups.moved_groups import MovedGroups
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -168,12 +169,11 @@ class ConsumerGroups:
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
-        self._is_coordinator = is_coordinator
+        self._moved = MovedGroups(is_coordinator)
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._moved: set[str] = set()  # groups that were left to the gateway they are sent to
         self._is_closed = False
 
     @cached_property
@@ -468,7 +468,7 @@ class ConsumerGroups:
         return self._cluster.image().cluster_config(), entry.log.load()
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed or self._is_elsewhere(group_id):
+        if self._is_closed or group_id in self._moved:
             raise _not_coordinator()
         entry = self._entries.get(group_id)
         if entry is None:
@@ -481,12 +481,6 @@ class ConsumerGroups:
             )
             entry = self._entries[group_id] = _Entry(log)
         return entry
-
-    def _is_elsewhere(self, group_id: str) -> bool:
-        """Return whether a group was left to another gateway, and still belongs there."""
-        if group_id in self._moved and self._is_coordinator(group_id):
-            self._moved.remove(group_id)
-        return group_id in self._moved
 
     def _lose(self, group_id: str, entry: _Entry) -> None:
         """Forget a group: the next request loads it again."""
@@ -538,9 +532,7 @@ class ConsumerGroups:
                 if key == _CHECK:
                     await self._write(group_id, entry, update_consumer_topics)
                     self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
-                elif not self._is_coordinator(group_id):
-                    # Its heartbeats may come to another gateway, which begins with a whole timeout.
-                    # The members that still come here are sent there, so that one gateway sees all.
+                elif self._moved.is_sent_elsewhere(group_id):
                     self._moved.add(group_id)
                     self._lose(group_id, entry)
                 elif name in entry.group.members:

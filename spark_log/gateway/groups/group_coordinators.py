@@ -34,6 +34,7 @@ from spark_log.gateway.groups.group_state import (
     Timer,
     Token,
 )
+from spark_log.gateway.groups.moved_groups import MovedGroups
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import random_id
 
@@ -132,8 +133,7 @@ class GroupCoordinators:
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
-        self._is_coordinator = is_coordinator
-        self._moved: set[str] = set()  # groups that were left to the gateway they are sent to
+        self._moved = MovedGroups(is_coordinator)
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._new_id = new_id
@@ -352,7 +352,7 @@ class GroupCoordinators:
         return self._entries.get(group_id, entry), found[-1]
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed or self._is_elsewhere(group_id):
+        if self._is_closed or group_id in self._moved:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry = self._entries.get(group_id)
         if entry is None:
@@ -361,12 +361,6 @@ class GroupCoordinators:
             group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
             entry = self._entries[group_id] = _Entry(group)
         return entry
-
-    def _is_elsewhere(self, group_id: str) -> bool:
-        """Return whether a group was left to another gateway, and still belongs there."""
-        if group_id in self._moved and self._is_coordinator(group_id):
-            self._moved.remove(group_id)
-        return group_id in self._moved
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         if entry.state is not None:
@@ -452,9 +446,7 @@ class GroupCoordinators:
         if key == _CHECK:
             await self._check(group_id, entry)
             return
-        if key[0] == "session" and not self._is_coordinator(group_id):
-            # Its heartbeats may come to another gateway, which begins with a whole timeout. The
-            # members that still come here are sent there, so that one gateway sees all.
+        if key[0] == "session" and self._moved.is_sent_elsewhere(group_id):
             async with entry.lock:
                 if entry.timers.get(key) is timer:
                     self._moved.add(group_id)

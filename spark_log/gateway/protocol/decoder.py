@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+from spark_log.gateway.protocol.function_generator import FunctionGenerator
 from spark_log.gateway.protocol.message import (
     FORMATS,
     MalformedMessageError,
@@ -19,7 +20,7 @@ from spark_log.gateway.protocol.message import (
     default_of,
     uuid_text,
 )
-from spark_log.gateway.protocol.schema import Field, Struct, message_schema
+from spark_log.gateway.protocol.schema import Field, Struct
 
 MAX_ELEMENTS = 65_536
 """Maximum number of elements in all arrays of one message. Each becomes a Python object, of many
@@ -42,7 +43,7 @@ def decoder(name: str, version: int) -> Decode:
     return _Generator(name, version).decoder()
 
 
-class _Generator:
+class _Generator(FunctionGenerator):
     """Generates the text of one decoder.
 
     The text uses these names: ``data`` and ``pos``, the bytes and the position in them; ``end``,
@@ -50,14 +51,7 @@ class _Generator:
     """
 
     def __init__(self, name: str, version: int) -> None:
-        schema = message_schema(name)
-        self._name = name
-        self._struct = schema.struct
-        self._version = version
-        self._is_flexible = version in schema.flexible
-        self._lines: list[str] = []
-        self._names = 0
-        self._scope: dict[str, Any] = {
+        scope: dict[str, Any] = {
             "MAX_ELEMENTS": MAX_ELEMENTS,
             "Malformed": MalformedMessageError,
             "check_length": _check_length,
@@ -66,6 +60,7 @@ class _Generator:
             "uuid_text": uuid_text,
             "varint": _rest_of_varint,
         }
+        super().__init__(name, version, scope)
 
     def decoder(self) -> Decode:
         self._emit(0, "def decode(data, pos):")
@@ -73,22 +68,7 @@ class _Generator:
         self._emit(1, "left = MAX_ELEMENTS")
         self._read_struct(1, "found", self._struct)
         self._emit(1, "return found, pos")
-        name = f"<decoder of {self._name}, version {self._version}>"
-        exec(compile("\n".join(self._lines), name, "exec"), self._scope)
-        decode: Decode = self._scope["decode"]
-        return decode
-
-    def _emit(self, depth: int, line: str) -> None:
-        self._lines.append("    " * depth + line)
-
-    def _new_name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _constant(self, value: Any) -> str:
-        name = self._new_name("constant")
-        self._scope[name] = value
-        return name
+        return self._compiled("decode")
 
     def _read_struct(self, depth: int, target: str, of: Struct) -> None:
         values = {field.name: self._new_name("value") for field in of.fields}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from spark_log.gateway.protocol.function_generator import FunctionGenerator
 from spark_log.gateway.protocol.message import (
     FORMATS,
     class_of_struct,
@@ -13,7 +14,7 @@ from spark_log.gateway.protocol.message import (
     pack,
     uuid_bytes,
 )
-from spark_log.gateway.protocol.schema import Field, Struct, message_schema
+from spark_log.gateway.protocol.schema import Field, Struct
 
 Encode = Callable[[Any], list[bytes]]
 """A function from a message to the parts of its bytes, in order."""
@@ -29,18 +30,11 @@ def encoder(name: str, version: int) -> Encode:
     return _Generator(name, version).encoder()
 
 
-class _Generator:
+class _Generator(FunctionGenerator):
     """Generates the text of one encoder; the parts are collected in lists."""
 
     def __init__(self, name: str, version: int) -> None:
-        schema = message_schema(name)
-        self._name = name
-        self._struct = schema.struct
-        self._version = version
-        self._is_flexible = version in schema.flexible
-        self._lines: list[str] = []
-        self._names = 0
-        self._scope: dict[str, Any] = {
+        scope: dict[str, Any] = {
             "as_bytes": _as_bytes,
             "compact_text": _compact_text,
             "count": pack("i"),
@@ -48,28 +42,14 @@ class _Generator:
             "uuid_bytes": uuid_bytes,
             "varint": varint,
         }
+        super().__init__(name, version, scope)
 
     def encoder(self) -> Encode:
         self._emit(0, "def encode(message):")
         self._emit(1, "parts = []")
         self._write_struct(1, "parts", "message", self._struct)
         self._emit(1, "return parts")
-        name = f"<encoder of {self._name}, version {self._version}>"
-        exec(compile("\n".join(self._lines), name, "exec"), self._scope)
-        encode: Encode = self._scope["encode"]
-        return encode
-
-    def _emit(self, depth: int, line: str) -> None:
-        self._lines.append("    " * depth + line)
-
-    def _new_name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
-
-    def _constant(self, value: Any) -> str:
-        name = self._new_name("constant")
-        self._scope[name] = value
-        return name
+        return self._compiled("encode")
 
     def _write_struct(self, depth: int, parts: str, value: str, of: Struct) -> None:
         run: list[Field] = []

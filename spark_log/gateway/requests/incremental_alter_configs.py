@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from spark_log.errors import InvalidConfigurationError, SparkLogError
@@ -18,29 +19,42 @@ _Response = message_class("IncrementalAlterConfigsResponse")
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Change the configs of each resource by itself: all that are given for it, or none."""
-    return _Response(responses=await gateway.run_blocking(_alter_all, gateway, request))
+    return await gateway.run_blocking(alter_resources, gateway, request, _Response, _change_of)
 
 
-def _alter_all(gateway: Gateway, request: Any) -> list[Any]:
-    return [
-        _alter(gateway, each, validate_only=request.validate_only) for each in request.resources
-    ]
+def _change_of(gateway: Gateway, resource: Any) -> ConfigResource:
+    return config_resource(resource.resource_type, resource.resource_name, _changes(resource))
 
 
-def _alter(gateway: Gateway, resource: Any, *, validate_only: bool) -> Any:
-    result = _Response.AlterConfigsResourceResponse(
-        resource_type=resource.resource_type, resource_name=resource.resource_name
-    )
-    try:
-        changed = config_resource(
-            resource.resource_type, resource.resource_name, _changes(resource)
+def alter_resources(
+    gateway: Gateway,
+    request: Any,
+    response: Any,
+    change_of: Callable[[Gateway, Any], ConfigResource],
+) -> Any:
+    """Return the response to a request after changing each of its resources by itself.
+
+    Args:
+        gateway: the gateway.
+        request: the request.
+        response: the class of the response.
+        change_of: returns the changes of a resource of the request, or raises
+            `InvalidRequestError` or a `SparkLogError`.
+    """
+    results = []
+    for resource in request.resources:
+        result = response.AlterConfigsResourceResponse(
+            resource_type=resource.resource_type, resource_name=resource.resource_name
         )
-        gateway.admin.alter_configs([changed], validate_only=validate_only)
-    except InvalidRequestError as error:
-        result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
-    except SparkLogError as error:
-        result.error_code, result.error_message = error_code(error), str(error)
-    return result
+        try:
+            changed = change_of(gateway, resource)
+            gateway.admin.alter_configs([changed], validate_only=request.validate_only)
+        except InvalidRequestError as error:
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, str(error)
+        except SparkLogError as error:
+            result.error_code, result.error_message = error_code(error), str(error)
+        results.append(result)
+    return response(responses=results)
 
 
 class InvalidRequestError(ValueError):
