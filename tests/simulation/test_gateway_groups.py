@@ -22,7 +22,7 @@ FIRST_SEED = {
     "nothing is answered that is not in the log": 9,
     "a commit of an older generation is refused": 49,
 }
-"""Where the search begins for rules that few seeds miss, so that the test is quick."""
+"""The first seed of the search, for rules that few seeds miss, so that the test is quick."""
 
 
 def fails(seed, rule):

@@ -1,4 +1,4 @@
-"""What others must not do to a table, and what happens: the rows of the list in docs/table.md."""
+"""Damage that other programs do to a table: each row of the list in docs/table.md is tried."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""What others read of the gateways of a root."""
+"""The gateways of a root, as programs without a gateway read them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a compaction wrote as Arrow files becomes Parquet in a table of another policy."""
+"""A compaction's Arrow files become Parquet when the topic's table has another policy."""
 
 import pytest
 
