@@ -100,7 +100,7 @@ def _results(suite: Suite, select: str, count: int) -> Iterator[TestResult]:
         folder = _installed(suite)
         with (
             tempfile.TemporaryDirectory() as root,
-            running_gateways(Path(root), count) as running,
+            running_gateways(Path(root, "root"), count) as running,
         ):
             for result in suite.run(folder, running, is_selected):
                 if is_selected(result.test):
