@@ -30,7 +30,7 @@ def _error_response(request: Any, code: int, message: str) -> Any:
     return _Response(error_code=code)
 
 
-API = Api(1, "Fetch", 4, 18, error_response=_error_response, ends_with_connection=True)
+API = Api(1, "Fetch", 4, 18, error_response=_error_response, only_reads=True, overlaps=True)
 
 
 @dataclass(slots=True)
