@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -31,7 +32,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(),)
+SUITES: tuple[Suite, ...] = (FranzGo(), KafkaPython())
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
