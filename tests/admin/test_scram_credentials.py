@@ -53,8 +53,8 @@ def test_all_changes_are_made_or_none(admin):
     ("wrong", "message"),
     [
         ("alice", "got str"),
-        (UserScramCredentialDeletion(1, SHA_256), "user is a string"),
-        (UserScramCredentialDeletion("alice", 7), "mechanism one of"),
+        (UserScramCredentialDeletion(1, SHA_256), "user is a string"),  # type: ignore[arg-type]
+        (UserScramCredentialDeletion("alice", 7), "mechanism one of"),  # type: ignore[arg-type]
     ],
 )
 def test_an_element_that_is_no_alteration_is_refused(admin, wrong, message):
