@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -299,11 +299,3 @@ class GatewayCampaign:
         properties.write_text("\n".join(lines))
         role = CleanRole(str(properties), str(self._notes / "cleaner"), _CLEAN_PAUSE_S)
         return ManagedProcess.start(clean_until_stopped, role)
-
-
-@contextlib.contextmanager
-def watched(campaign: GatewayCampaign) -> Iterator[list[str]]:
-    """Collect the lines of progress for the block."""
-    lines: list[str] = []
-    campaign.progress = lines.append
-    yield lines
