@@ -18,6 +18,7 @@ from tests.gateway.campaign.members import (
     RdkafkaMember,
 )
 from tests.gateway.campaign.producers import (
+    EventProducer,
     OwnProducer,
     OwnTransactions,
     PythonProducer,
@@ -62,7 +63,7 @@ class Actors:
         self._say = say
         self._numbers = count()
         self._copier_numbers = count()
-        self.producers: list[Client] = [
+        self.producers: list[EventProducer] = [
             RdkafkaProducer(place, "rdkafka-producer-1"),
             RdkafkaProducer(place, "rdkafka-producer-2"),
             PythonProducer(place, "python-producer"),
@@ -98,6 +99,11 @@ class Actors:
             each.start()
         for tool in self._running:
             tool.start()
+
+    @property
+    def have_begun(self) -> bool:
+        """Whether all producers have begun."""
+        return all(each.has_begun for each in (*self.producers, *self.java_producers))
 
     def clients(self) -> Iterator[Client]:
         """Yield the clients on threads."""

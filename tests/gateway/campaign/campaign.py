@@ -31,6 +31,7 @@ from tests.gateway.campaign.java_tools import JavaCopier, JavaMember, JavaProduc
 from tests.gateway.campaign.readers import RdkafkaReader
 from tests.gateway.campaign.root import DiskRoot, S3Root
 from tests.gateway.campaign.topics import CLUSTER, EVENTS, PARTITIONS, new_topics, partitions_of
+from tests.waiting import wait_until
 
 _CLEAN_PAUSE_S = 2.0
 
@@ -108,6 +109,7 @@ class GatewayCampaign:
         actors.start()
         cleaner = self._start_cleaner(root)
         stack.callback(cleaner.signal, 9)
+        wait_until(lambda: actors.have_begun, "the producers do not begin", interval_s=0.5)
         plan = FaultPlan(gateways, actors, self.seed, self._say)
         plan.run(self.seconds)
         self._say("the faults are over")

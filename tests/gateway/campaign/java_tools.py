@@ -25,7 +25,7 @@ from tests.gateway.campaign.client import (
 )
 from tests.gateway.campaign.members import SESSION_MS, MemberEvent
 from tests.gateway.campaign.producers import TRANSACTION_TIMEOUT_MS
-from tests.gateway.campaign.topics import COPIES, EVENTS
+from tests.gateway.campaign.topics import COPIES, EVENTS, PARTITIONS
 
 _TOOLS = "org.apache.kafka.tools"
 _FLAGS = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CICompilerCount=1")
@@ -165,7 +165,14 @@ class JavaProducer(JavaTool):
             *("--bootstrap-server", self.place.bootstrap, "--topic", EVENTS),
             *("--throughput", int(self.place.rate), "--value-prefix", self.prefix),
             *("--producer.config", config),
+            *("--repeating-keys", 64),  # otherwise it keeps to one partition for long
         ]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether records were acknowledged in all partitions."""
+        found = {line["partition"] for line in self.lines() if "partition" in line}
+        return len(found) == PARTITIONS[EVENTS]
 
     @property
     def prefix(self) -> str:

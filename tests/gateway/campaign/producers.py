@@ -27,8 +27,25 @@ RDKAFKA = {
 }
 
 
-class _EventProducer(Client):
-    """Sends numbered values at the campaign's rate until it has to end."""
+class EventProducer(Client):
+    """Sends numbered values at the campaign's rate until it has to end.
+
+    Attributes:
+        begun: the partitions in which a record was acknowledged.
+    """
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.begun = set()
+
+    @property
+    def has_begun(self):
+        """Whether the log knows the producer in all partitions.
+
+        As in Kafka, a partition takes any first sequence number of a producer that it does not
+        know. If its first batches go to two gateways, the later ones may be appended first.
+        """
+        return len(self.begun) == PARTITIONS[EVENTS]
 
     def run(self, notes):
         send, finish = self.open(notes)
@@ -47,7 +64,7 @@ class _EventProducer(Client):
         raise NotImplementedError
 
 
-class RdkafkaProducer(_EventProducer):
+class RdkafkaProducer(EventProducer):
     """An idempotent producer of librdkafka."""
 
     def open(self, notes):
@@ -69,6 +86,7 @@ class RdkafkaProducer(_EventProducer):
             def on_delivery(error, message):
                 if error is None:
                     notes.acknowledge(operation, [message.offset()])
+                    self.begun.add(partition)
                 else:
                     self.fail(f"not delivered: {error}")
 
@@ -86,7 +104,7 @@ class RdkafkaProducer(_EventProducer):
             self.fail(f"fatal: {error}")
 
 
-class PythonProducer(_EventProducer):
+class PythonProducer(EventProducer):
     """An idempotent producer of kafka-python."""
 
     def open(self, notes):
@@ -104,7 +122,7 @@ class PythonProducer(_EventProducer):
         return _sender(self, notes, producer), lambda: producer.close(timeout=SETTLE_S)
 
 
-class OwnProducer(_EventProducer):
+class OwnProducer(EventProducer):
     """A producer of this package, which needs no gateway."""
 
     def open(self, notes):
@@ -125,7 +143,12 @@ def _sender(client, notes, producer):
     def send(partition, value):
         operation = notes.begin(TopicPartition(EVENTS, partition), value)
         future = producer.send(EVENTS, value.encode(), partition=partition)
-        future.add_callback(lambda found: notes.acknowledge(operation, [found.offset]))
+
+        def on_success(found):
+            notes.acknowledge(operation, [found.offset])
+            client.begun.add(partition)
+
+        future.add_callback(on_success)
         future.add_errback(lambda error: client.fail(f"not delivered: {error!r}"))
 
     return send
