@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from tests.gateway.campaign.root import DiskRoot, S3Root
 from tests.gateway.processes import SHORT, GatewayProcess
 
 _PORTS_PER_GATEWAY = 3
+
+_MOVE_PAUSE_S = 8.0
+"""Time between two changes of ports: clients that know no living address wait for minutes."""
 
 
 @dataclass
@@ -66,6 +70,7 @@ class Gateways:
         while len(ports) < count * _PORTS_PER_GATEWAY:
             ports.add(quiet_port())
         self._free = sorted(ports)
+        self._moved_s = time.monotonic()
         self._last_port: dict[int, int] = {}
         self.addresses = tuple(f"127.0.0.1:{port}" for port in self._free)
         self.places = [
@@ -84,9 +89,13 @@ class Gateways:
         """Start a process in a place that has none; it listens a little later."""
         assert place.process is None
         before = self._last_port.get(place.number)
-        others = [port for port in self._free if port != before]
-        port = before if same_port and before in self._free else self._chance.choice(others)
-        assert port is not None
+        now_s = time.monotonic()
+        if same_port or now_s - self._moved_s < _MOVE_PAUSE_S:
+            port = before
+        else:
+            port = self._chance.choice([each for each in self._free if each != before])
+            self._moved_s = now_s
+        port = port or self._chance.choice(self._free)  # the first one
         self._free.remove(port)
         self._last_port[place.number] = port
         options = [

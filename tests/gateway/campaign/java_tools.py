@@ -34,6 +34,7 @@ _LOG_LEVEL = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
 _COMMON = {
     "request.timeout.ms": REQUEST_TIMEOUT_MS,
     "metadata.max.age.ms": 2000,
+    "metadata.recovery.rebootstrap.trigger.ms": 5000,
     "reconnect.backoff.max.ms": 500,
 }
 

@@ -23,6 +23,7 @@ RDKAFKA = {
     "topic.metadata.refresh.interval.ms": 2000,
     "socket.timeout.ms": REQUEST_TIMEOUT_MS,
     "reconnect.backoff.max.ms": 500,
+    "metadata.recovery.rebootstrap.trigger.ms": 5000,
     "log_level": 0,  # what it complains of is expected
 }
 
