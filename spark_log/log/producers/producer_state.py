@@ -324,8 +324,8 @@ class ProducerState:
             for origin in append.continues
             if (entry := self._entries.get(origin.producer_id)) is not None
             for epoch, run in entry.all_runs
-            if epoch >= origin.producer_epoch
-            and (origin.producer_id, epoch) != (append.producer_id, append.producer_epoch)
+            if origin.producer_epoch <= epoch
+            and (origin.producer_id != append.producer_id or epoch < append.producer_epoch)
         ]
 
     def _continues_without_run(self, append: ProducerAppend) -> bool:
@@ -411,9 +411,7 @@ class ProducerState:
                 expected_sequence=expected,
             )
 
-    def _expected_sequence(
-        self, append: ProducerAppend, entry: ProducerEntry | None
-    ) -> int | None:
+    def _expected_sequence(self, append: ProducerAppend, entry: ProducerEntry | None) -> int | None:
         """Return the sequence number that comes next; None if any may.
 
         Args:

@@ -89,8 +89,8 @@ _HORIZONS_KEY = b"spark_log.delete_horizons"
 `_IDS_KEY`. Only a snapshot with compacted segments has it."""
 
 _EARLIER_RUNS_KEY = b"spark_log.earlier_runs"
-"""Key of the producers' runs of earlier epochs in the custom metadata, for the reason of `_IDS_KEY`.
-Only a snapshot with such runs has it."""
+"""Key of the runs of producers' earlier epochs in the custom metadata, for the reason of
+`_IDS_KEY`. Only a snapshot with such runs has it."""
 
 _TRANSACTIONS_KEY = b"spark_log.transactions"
 """Key of the transactions in the custom metadata, for the reason of `_IDS_KEY`. A snapshot without
