@@ -1,8 +1,9 @@
 """Transactions of clients that keep their identity after the end of a transaction.
 
-Kafka's clients before ``EndTxn`` version 5 (``transaction.version`` 1) use the producer id and epoch
-of their ``InitProducerId`` for all transactions. Here every decision raises the epoch. The state has
-the client's identity, and the coordinator translates it to the present one (protocol T18).
+Kafka's clients before ``EndTxn`` version 5 (``transaction.version`` 1) use the producer id and
+epoch of their ``InitProducerId`` for all transactions. Here every decision raises the epoch. The
+state has the client's identity, and the coordinator translates it to the present one (protocol
+T18).
 """
 
 from __future__ import annotations

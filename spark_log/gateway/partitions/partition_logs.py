@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from spark_log.config import TopicConfig
+from spark_log.consumer import Resolve
 from spark_log.errors import InvalidProducerEpochError, SparkLogError
 from spark_log.gateway.partitions.log_cursor import LogCursor
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
@@ -54,6 +55,7 @@ class PartitionLogs:
         *,
         merges: MergeThread,
         max_uncompressed_bytes: int,
+        resolve: Resolve,
     ) -> None:
         """Open nothing yet.
 
@@ -63,7 +65,9 @@ class PartitionLogs:
             merges: the thread of the merges that appends make due.
             max_uncompressed_bytes: the largest size of the records of one append, without the
                 clients' compression.
+            resolve: ends a transaction that blocks readers, if its producer is gone.
         """
+        self._resolve = resolve
         self._open_log = open_log
         self._merges = merges
         self._config = config
@@ -163,6 +167,16 @@ class PartitionLogs:
         with self._watched() as tail:
             view = tail.observe(keeps_for_next_read=True)
             return view, tail.end_offset(view, isolation_level="read_committed")
+
+    def resolve_blocking(self) -> bool:
+        """End the transaction that blocks readers, if its producer is gone; return whether it has.
+
+        It is aborted when its timeout has passed since the first of these calls.
+        """
+        with self._watched() as tail:
+            open_ones = tail.transactions().open
+            blocking = min(open_ones, key=lambda each: each.first_offset, default=None)
+            return blocking is not None and self._resolve(blocking, tail)
 
     @contextmanager
     def _watched(self) -> Iterator[PartitionLog]:

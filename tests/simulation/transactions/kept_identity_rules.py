@@ -1,4 +1,4 @@
-"""Variants of clients that keep their identity, without one of the safety rules of docs/protocol."""
+"""Variants of transactions of clients that keep their identity, without one of the rules."""
 
 from __future__ import annotations
 
