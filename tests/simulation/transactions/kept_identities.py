@@ -35,6 +35,9 @@ _GATEWAYS = 2
 _LATE_CHANCE = 0.3
 """Probability that a copy of a request arrives late."""
 
+_LATE_END_CHANCE = 0.6
+"""Probability that a copy of a request to end a transaction arrives late."""
+
 _UNRESOLVED_CHANCE = 0.1
 """Probability that a client gives up a batch whose answer it does not get."""
 
@@ -156,7 +159,7 @@ class KeepingClient:
             values: list[bytes] = []
             is_broken = False
             try:
-                for _ in range(random.choice((1, 1, 2, 3))):
+                for _ in range(random.choice((1, 2, 3, 4))):
                     partition = random.choice(world.partitions)
                     self._retried(
                         lambda at, to=partition: at.coordinator.register_kept(client, [to])
@@ -197,7 +200,7 @@ class KeepingClient:
 
     def _end(self, client: ProducerIdAndEpoch, values: list[bytes], *, is_committed: bool) -> None:
         world, random = self._world, self._world.scheduler.random
-        if random.random() < _LATE_CHANCE:
+        if random.random() < _LATE_END_CHANCE:
             request = EndRequest(client, is_committed)
             self._network.late.append((self._transactional_id, request))
         while True:
@@ -276,7 +279,16 @@ class KeptIdentitySimulation(TransactionsSimulation):
         random = Random(f"kept {seed}")
         faults = replace(self.profile.faults, vandals=0)
         self.profile = self.world.profile = replace(
-            self.profile, faults=faults, producers=0, zombies=0, drivers=0, executors=0
+            self.profile,
+            faults=faults,
+            producers=0,
+            zombies=0,
+            drivers=0,
+            executors=0,
+            think_ms=DELETE_DELAY_MS * random.choice((0.005, 0.02)),
+            timeout_ms=int(DELETE_DELAY_MS * random.choice((1, 3, 10))),
+            leave=random.choice((0.0, 0.02, 0.1)),
+            abort=random.choice((0.0, 0.2, 0.4)),
         )
         self.clients = random.choice((1, 1, 2))
         self.twins = random.choice((0, 0, 1))
