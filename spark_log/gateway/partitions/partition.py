@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.gateway.partitions.append_queue import AppendQueue
