@@ -144,11 +144,11 @@ class GatewayCampaign:
         events = {each: end for each, end in ends.items() if each.topic == EVENTS}
         for group in self._groups:
 
-            def is_done(group: str = group) -> bool:
+            def left(group: str = group) -> int:
                 found = self._committed(group)
-                return all(found.get(each, 0) == end for each, end in events.items())
+                return sum(abs(end - found.get(each, 0)) for each, end in events.items())
 
-            if self._wait(is_done, look):
+            if self._wait(left, look):
                 self._say(f"{group} has read everything")
             else:
                 self._find("stuck", [f"{group} committed {self._committed(group)} of {events}"])
@@ -172,10 +172,10 @@ class GatewayCampaign:
             reader.start()
         for reader in actors.readers:
 
-            def has_read(reader: Any = reader) -> bool:
-                return all(reader.positions[each] >= end for each, end in lasts.items())
+            def unread(reader: Any = reader) -> int:
+                return sum(max(0, end - reader.positions[each]) for each, end in lasts.items())
 
-            if not self._wait(has_read, look):
+            if not self._wait(unread, look):
                 behind = {
                     str(each): (reader.positions[each], end)
                     for each, end in lasts.items()
@@ -187,10 +187,13 @@ class GatewayCampaign:
             reader.join()
         return logs
 
-    def _wait(self, is_done: Callable[[], bool], meanwhile: Callable[[], None]) -> bool:
-        until_s = time.monotonic() + SETTLE_S
-        while not is_done():
-            if time.monotonic() > until_s:
+    def _wait(self, left: Callable[[], int], meanwhile: Callable[[], None]) -> bool:
+        """Wait until nothing is left; return false if nothing changes for long."""
+        least = None
+        while found := left():
+            if least is None or found < least:
+                least, until_s = found, time.monotonic() + SETTLE_S
+            elif time.monotonic() > until_s:
                 return False
             meanwhile()
             time.sleep(0.3)

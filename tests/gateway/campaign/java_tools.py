@@ -297,7 +297,7 @@ class JavaCopier(JavaTool):
         return [
             *("--broker-list", self.place.bootstrap, "--consumer-group", self.group),
             *("--input-topic", EVENTS, "--input-partition", -1, "--output-topic", COPIES),
-            *("--transactional-id", self.transactional_id, "--transaction-size", 100),
+            *("--transactional-id", self.transactional_id, "--transaction-size", 400),
             *("--transaction-timeout", TRANSACTION_TIMEOUT_MS),
             *("--enable-random-aborts", "--group-mode", "--use-group-metadata"),
         ]
