@@ -90,12 +90,14 @@ class Gateways:
         assert place.process is None
         before = self._last_port.get(place.number)
         now_s = time.monotonic()
-        if same_port or now_s - self._moved_s < _MOVE_PAUSE_S:
+        stays = same_port or now_s - self._moved_s < _MOVE_PAUSE_S
+        if before is not None and stays:
             port = before
         else:
-            port = self._chance.choice([each for each in self._free if each != before])
+            # Nobody takes the port that another gateway will come back to.
+            others = set(self._free) - set(self._last_port.values())
+            port = self._chance.choice(sorted(others))
             self._moved_s = now_s
-        port = port or self._chance.choice(self._free)  # the first one
         self._free.remove(port)
         self._last_port[place.number] = port
         options = [
