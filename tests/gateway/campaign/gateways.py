@@ -12,9 +12,16 @@ from pathlib import Path
 from tests.faults.clock_shift import ClockShift
 from tests.faults.restarted_server import quiet_port
 from tests.gateway.campaign.root import DiskRoot, S3Root
-from tests.gateway.processes import SHORT, GatewayProcess
+from tests.gateway.processes import GatewayProcess
 
 _PORTS_PER_GATEWAY = 3
+
+_SETTINGS = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 300,
+    "broker.join.delay.ms": 500,
+}
+"""Shorter timeouts would end on a busy machine by themselves."""
 
 _MOVE_PAUSE_S = 8.0
 """Time between two changes of ports: clients that know no living address wait for minutes."""
@@ -111,7 +118,7 @@ class Gateways:
         with self.log_path(place.number, place.lives).open("wb") as log:
             place.process = GatewayProcess(
                 self._root.url,
-                SHORT,
+                _SETTINGS,
                 port=port,
                 options=options,
                 environment=environment,

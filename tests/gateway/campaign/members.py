@@ -18,7 +18,7 @@ from tests.gateway.campaign.producers import RDKAFKA
 from tests.gateway.campaign.readers import PASSING, python_polls
 from tests.gateway.campaign.topics import EVENTS
 
-SESSION_MS = 6_000
+SESSION_MS = 8_000
 
 CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
 CONSUMER = {"group.protocol": "consumer"}
