@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import confluent_kafka
 import kafka
@@ -124,7 +125,8 @@ class PythonProducer(EventProducer):
                 # It does not know an address at which a gateway listens. What it has is given up.
                 self.abandoned += len(asked_s)
                 asked_s.clear()
-                current[0].close(timeout=1)
+                with suppress(kafka.errors.KafkaError):
+                    current[0].close(timeout=1)
                 current[0] = self._open()
             asked_s[value] = time.monotonic()
             _send(self, notes, current[0], partition, value, lambda: asked_s.pop(value, None))
@@ -139,6 +141,7 @@ class PythonProducer(EventProducer):
 
     def _open(self):
         return KafkaProducer(
+            bootstrap_timeout_ms=SETTLE_S * 1000,
             bootstrap_servers=list(self.place.addresses),
             client_id=self.name,
             enable_idempotence=True,

@@ -26,7 +26,12 @@ to its ``bootstrap_servers``, so it may know only addresses at which no gateway 
 def python_polls(client, open_consumer):
     """Yield the records of each poll of consumers of kafka-python, which follow each other."""
     while True:
-        consumer, arrived_s = open_consumer(), time.monotonic()
+        try:
+            consumer, arrived_s = open_consumer(), time.monotonic()
+        except kafka.errors.KafkaError:  # it found no gateway
+            if client.is_ending.wait(1):
+                return
+            continue
         try:
             while time.monotonic() - arrived_s < PATIENCE_S or client.is_ending.is_set():
                 try:
