@@ -179,6 +179,8 @@ class GatewayCampaign:
         for reader in actors.readers:
 
             def unread(reader: Any = reader) -> int:
+                if not reader.is_alive:
+                    return 0  # it has said why
                 return sum(max(0, end - reader.positions[each]) for each, end in lasts.items())
 
             if not self._wait(unread, look):
