@@ -18,6 +18,9 @@ from spark_log.log import ProbeInterval
 from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.threads import MergeThread
 
+_MERGE_END_S = 5.0
+"""Maximum time for which the end of a gateway waits for a merge."""
+
 
 class Partitions:
     """The partitions of a gateway, for one event loop.
@@ -61,9 +64,13 @@ class Partitions:
         return self._clock.monotonic_ms()
 
     def close(self) -> None:
-        """End the probes and the merges; a merge that runs is not waited for."""
+        """End the probes and the merges.
+
+        A merge that runs is waited for, but not for long: a thread that is in Arrow's code when the
+        interpreter ends aborts the process.
+        """
         self.tail_watch.close()
-        self._merges.close(0)
+        self._merges.close(_MERGE_END_S)
 
     # --- metadata --------------------------------------------------------------------------------
 

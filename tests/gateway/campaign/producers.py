@@ -129,7 +129,13 @@ class PythonProducer(EventProducer):
                     current[0].close(timeout=1)
                 current[0] = self._open()
             asked_s[value] = time.monotonic()
-            _send(self, notes, current[0], partition, value, lambda: asked_s.pop(value, None))
+            producer = current[0]
+
+            def on_end() -> bool:
+                asked_s.pop(value, None)
+                return producer is current[0]
+
+            _send(self, notes, producer, partition, value, on_end)
 
         def finish():
             try:
@@ -173,18 +179,20 @@ class OwnProducer(EventProducer):
         return send, lambda: producer.close(SETTLE_S)
 
 
-def _send(client, notes, producer, partition, value, on_end=lambda: None):
-    """Send by a producer whose futures are those of kafka-python."""
+def _send(client, notes, producer, partition, value, on_end=lambda: True):
+    """Send by a producer whose futures are those of kafka-python.
+
+    The order of its records is that of its calls, until ``on_end`` says that it was given up.
+    """
     operation = notes.begin(TopicPartition(EVENTS, partition), value)
 
     def on_success(found):
-        notes.acknowledge(operation, [found.offset])
-        client.begun.add(partition)
-        on_end()
+        if on_end():
+            notes.acknowledge(operation, [found.offset])
+            client.begun.add(partition)
 
     def on_error(error):
-        on_end()
-        if not isinstance(error, kafka.errors.KafkaError) or not client.abandoned:
+        if on_end():
             client.fail(f"not delivered: {error!r}")
 
     future = producer.send(EVENTS, value.encode(), partition=partition)
