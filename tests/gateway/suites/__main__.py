@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -31,7 +32,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(),)
+SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite())
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
@@ -100,7 +101,7 @@ def _results(suite: Suite, select: str, count: int) -> Iterator[TestResult]:
         folder = _installed(suite)
         with (
             tempfile.TemporaryDirectory() as root,
-            running_gateways(Path(root), count) as running,
+            running_gateways(Path(root, "root"), count) as running,
         ):
             for result in suite.run(folder, running, is_selected):
                 if is_selected(result.test):

@@ -46,7 +46,7 @@ def go_results(
     time_limit_s: float,
     parallel: int = 2,
 ) -> Iterator[TestResult]:
-    """Run tests of a program, and yield the result of each that has no subtests.
+    """Run tests of a program, and yield the results of their subtests, or else their own.
 
     A test that skips itself counts as failed: what does not apply is named by its suite.
 
@@ -71,7 +71,8 @@ def go_results(
             output.setdefault(test, []).append(event["Output"])
         elif event["Action"] in _OUTCOMES and test:
             waiting.discard(test)
-            if not any(each.startswith(f"{test}/") for each in output):
+            # A subtest's name may have a slash of its own: only tests are known to be parents.
+            if "/" in test or not any(each.startswith(f"{test}/") for each in output):
                 outcome = _OUTCOMES[event["Action"]]
                 said = "" if outcome is Outcome.PASSED else _reason(output.get(test, ()))
                 yield TestResult(test, outcome, said)
