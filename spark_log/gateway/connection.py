@@ -8,7 +8,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from spark_log.gateway.protocol import (
     API_VERSIONS_KEY,
@@ -151,15 +151,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; close at once if the gateway has too many connections."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self._principal = principal_of_certificate(tls.getpeercert()) or ANONYMOUS
         if not self._on_open(self):
-            transport.abort()
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Drop everything; handlers that have begun run to their end."""
