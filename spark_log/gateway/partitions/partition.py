@@ -22,6 +22,10 @@ _MAX_UNCHECKED_MS: Final = 2_000.0
 """Age from which a fetch at the end looks for the appends of others itself. A client that waits
 shorter than the pause between two probes, or seldom, would otherwise never see them."""
 
+_COMPACTED_AGE_MS: Final = 5_000.0
+"""Age up to which readers of a compacted topic get batches from memory, which has the records that
+a compaction by another process has removed from the log."""
+
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a call on a thread of the gateway."""
 
@@ -148,7 +152,7 @@ class GatewayPartition:
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
-            self._cache.add(batch)
+            self._cache.add(batch, self._clock_ms())
         if appended.base_offset == end_before:
             self._may_have_grown = False
         self._move_end(appended.end_offset)
@@ -294,6 +298,8 @@ class GatewayPartition:
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
                 return self._fetched((), offset, limit)
+            if self.logs.is_compacted:
+                self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
             cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
             if cached:
                 end_offset = cached[-1].end_offset
