@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_log.errors import OffsetOutOfRangeError
 from spark_log.gateway.partitions.append_queue import AppendQueue
@@ -18,6 +18,10 @@ from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from spark_log.log import IsolationLevel, LogView
 
 _log = logging.getLogger(__name__)
+
+_COMPACTED_AGE_MS: Final = 5_000.0
+"""Age up to which readers of a compacted topic get batches from memory, which has the records that
+a compaction by another process has removed from the log."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a call on a thread of the gateway."""
@@ -146,7 +150,7 @@ class GatewayPartition:
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
-            self._cache.add(batch)
+            self._cache.add(batch, self._clock_ms())
         if appended.base_offset == end_before:
             self._may_have_grown = False
         self._move_end(appended.end_offset)
@@ -284,6 +288,8 @@ class GatewayPartition:
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
                 return self._fetched((), offset, limit)
+            if self.logs.is_compacted:
+                self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
             cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
             if cached:
                 end_offset = cached[-1].end_offset

@@ -74,6 +74,11 @@ class PartitionLogs:
         self._cursors: OrderedDict[tuple[int, IsolationLevel], LogCursor] = OrderedDict()
         self._cursor_lock = threading.Lock()
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether cleaners remove records of the topic that have a newer one with their key."""
+        return "compact" in self._config.cleanup_policy
+
     # --- appends ---------------------------------------------------------------------------------
 
     def append(self, produced: Sequence[ProducedBatch]) -> Appended:

@@ -236,8 +236,11 @@ def test_a_client_without_membership_commits_and_fetches(gateway, client, topic,
         partition_index=1, committed_offset=3, committed_metadata=None
     )
     wanted = _Commit.OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[partition])
-    answer = client.ask("OffsetCommit", version, group_id="g", topics=[wanted])
-    assert answer.topics[0].partitions[0].error_code == GroupError.NONE
+    for member_id in ("", "an id of its own"):
+        answer = client.ask(
+            "OffsetCommit", version, group_id="g", member_id=member_id, topics=[wanted]
+        )
+        assert answer.topics[0].partitions[0].error_code == GroupError.NONE
     if version < 8:
         topics = [_Fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
         found = client.ask("OffsetFetch", version, group_id="g", topics=topics).topics
