@@ -23,6 +23,7 @@ from rich.table import Table
 
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -32,7 +33,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KafkaPython())
+SUITES: tuple[Suite, ...] = (FranzGo(), KafkaPython(), KcatSuite())
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
@@ -101,7 +102,7 @@ def _results(suite: Suite, select: str, count: int) -> Iterator[TestResult]:
         folder = _installed(suite)
         with (
             tempfile.TemporaryDirectory() as root,
-            running_gateways(Path(root), count) as running,
+            running_gateways(Path(root, "root"), count) as running,
         ):
             for result in suite.run(folder, running, is_selected):
                 if is_selected(result.test):

@@ -46,7 +46,7 @@ def go_results(
     time_limit_s: float,
     parallel: int = 2,
 ) -> Iterator[TestResult]:
-    """Run tests of a program, and yield the results of their subtests, or their own if they have none.
+    """Run tests of a program, and yield the results of their subtests, or else their own.
 
     A test that skips itself counts as failed: what does not apply is named by its suite.
 
