@@ -1,27 +1,26 @@
 """Tests that call the functions of confluent-kafka's ``integration_test.py``, which is a script.
 
 They are copied to the client's own tests as ``test_integration.py``, so they import nothing of this
-checkout; BROKERS in the environment has the gateways. The last two run the clients of Kafka's
-system tests that the package has.
+checkout; BROKERS in the environment has the gateways. The script knows neither transactions nor the
+consumer protocol: those tests are of this file.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
+import time
 import uuid
-from typing import Any
 
 import pytest
 from tests.integration import (  # type: ignore[attr-defined] # the client's package of this name
     integration_test as script,
 )
 
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BROKERS = os.environ["BROKERS"]
+CLUSTER = {"bootstrap.servers": BROKERS}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,10 +28,8 @@ def topic() -> None:
     """Give the script a topic with its first records, which some of its functions read."""
     script.bootstrap_servers = BROKERS
     script.topic = f"test_{uuid.uuid4()}"
-    (created,) = AdminClient({"bootstrap.servers": BROKERS}).create_topics(
-        [NewTopic(script.topic, 4, 1)]
-    ).values()
-    created.result()
+    admin = AdminClient(CLUSTER)
+    admin.create_topics([NewTopic(script.topic, 4, 1)])[script.topic].result()
     script.verify_producer()
 
 
@@ -43,6 +40,7 @@ def million_records() -> None:
 
 
 def test_producer() -> None:
+    script.DrOnlyTestSuccess_gced = 0  # the fixture's call has counted
     script.verify_producer()
 
 
@@ -78,39 +76,94 @@ def test_admin() -> None:
     script.verify_admin()
 
 
-@pytest.mark.parametrize("acks", [0, 1, -1])
-def test_verifiable_producer(acks: int) -> None:
-    _, sent = _produce(1000, acks)
-    assert len(sent) == 1000
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_records_of_a_codec_reach_a_group(codec: str, protocol: str) -> None:
+    name = f"codec_{uuid.uuid4()}"
+    values = [b"value %d" % number * 20 for number in range(1000)]
+    producer = Producer({**CLUSTER, "compression.type": codec, "linger.ms": 50})
+    _produce(producer, name, values)
+    assert not producer.flush(30)
+    consumer = _subscribed(name, **{"group.protocol": protocol})
+    assert _read(consumer, 1000) == values
+    consumer.commit(asynchronous=False)
+    (committed,) = consumer.committed([TopicPartition(name, 0)], timeout=30)
+    consumer.close()
+    assert committed.offset == 1000
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_verifiable_consumer(strategy: str) -> None:
-    name, sent = _produce(1000, -1)
-    options = ["--topic", name, "--group-id", f"group-{name}", "--max-messages", "1000"]
-    events = _events(
-        "consumer", *options, "--assignment-strategy", strategy, "-X", "auto.offset.reset=earliest"
-    )
-    consumed = [each for each in events if each["name"] == "records_consumed"]
-    assert sum(each["count"] for each in consumed) == len(sent)
-    committed = [each for each in events if each["name"] == "offsets_committed"]
-    assert committed
-    assert all(each["success"] for each in committed)
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_transaction_is_read_when_it_is_committed(is_committed: bool) -> None:
+    name = f"transactions_{uuid.uuid4()}"
+    producer = Producer({**CLUSTER, "transactional.id": name})
+    producer.init_transactions(30)
+    for number in range(3):
+        producer.begin_transaction()
+        _produce(producer, name, [b"%d" % number] * 10)
+        producer.flush(30)
+        if is_committed:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    producer.begin_transaction()
+    _produce(producer, name, [b"end"])
+    producer.commit_transaction(30)
+    expected = [b"0"] * 10 + [b"1"] * 10 + [b"2"] * 10 if is_committed else []
+    consumer = _subscribed(name, **{"isolation.level": "read_committed"})
+    assert _read(consumer, len(expected) + 1) == [*expected, b"end"]
+    consumer.close()
 
 
-def _produce(count: int, acks: int) -> tuple[str, list[dict[str, Any]]]:
-    """Return the name of a new topic, and the records that were acknowledged."""
-    name = f"verifiable_{uuid.uuid4()}"
-    events = _events(
-        "producer", "--topic", name, "--max-messages", str(count), "--acks", str(acks)
-    )
-    assert not [each for each in events if each["name"] == "producer_send_error"]
-    return name, [each for each in events if each["name"] == "producer_send_success"]
+def test_offsets_are_committed_with_a_transaction() -> None:
+    name, target = f"source_{uuid.uuid4()}", f"target_{uuid.uuid4()}"
+    source = Producer(CLUSTER)
+    _produce(source, name, [b"%d" % number for number in range(10)])
+    source.flush(30)
+    producer = Producer({**CLUSTER, "transactional.id": name})
+    producer.init_transactions(30)
+    consumer = _subscribed(name)
+    values = _read(consumer, 10)
+    for is_committed in (False, True):
+        producer.begin_transaction()
+        _produce(producer, target, values)
+        offsets = consumer.position([TopicPartition(name, 0)])
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), 30)
+        if is_committed:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+        (committed,) = consumer.committed([TopicPartition(name, 0)], timeout=30)
+        assert committed.offset == (10 if is_committed else OFFSET_INVALID)
+    consumer.close()
+    reader = _subscribed(target, **{"isolation.level": "read_committed"})
+    assert _read(reader, 10) == values
+    reader.close()
 
 
-def _events(client: str, *options: str) -> list[dict[str, Any]]:
-    """Return what a verifiable client tells, until it has ended."""
-    module = f"confluent_kafka.kafkatest.verifiable_{client}"
-    command = [sys.executable, "-m", module, "--broker-list", BROKERS, *options]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    return [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+def _produce(producer: Producer, name: str, values: list[bytes]) -> None:
+    for value in values:
+        producer.produce(name, value, partition=0, on_delivery=_check_delivery)
+        producer.poll(0)
+
+
+def _check_delivery(error: KafkaError | None, message: object) -> None:
+    assert error is None, error
+
+
+def _subscribed(name: str, **config: str) -> Consumer:
+    group = {"group.id": f"group_{uuid.uuid4()}", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**CLUSTER, **group, "enable.auto.commit": False, **config})
+    consumer.subscribe([name])
+    return consumer
+
+
+def _read(consumer: Consumer, count: int) -> list[bytes | None]:
+    """Return the values of the next records, in the order of their partition."""
+    found: list[bytes | None] = []
+    end = time.monotonic() + 60
+    while len(found) < count and time.monotonic() < end:
+        message = consumer.poll(1)
+        if message is not None:
+            assert message.error() is None, message.error()
+            found.append(message.value())
+    return found
