@@ -7,17 +7,17 @@ consumer protocol: those tests are of this file.
 
 from __future__ import annotations
 
+import importlib
 import os
 import time
 import uuid
+from typing import Any
 
 import pytest
-from tests.integration import (  # type: ignore[attr-defined] # the client's package of this name
-    integration_test as script,
-)
-
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+
+script: Any = importlib.import_module("tests.integration.integration_test")
 
 BROKERS = os.environ["BROKERS"]
 CLUSTER = {"bootstrap.servers": BROKERS}
