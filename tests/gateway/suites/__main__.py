@@ -21,6 +21,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.gateway.suites.aiokafka import AioKafka
+from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
@@ -33,7 +35,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite(), KafkaPython())
+SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite(), KafkaPython(), ConfluentKafka(), AioKafka())
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
