@@ -62,10 +62,14 @@ def _expires_in_silence(state: TransactionMetadata, transaction: int) -> Transac
 
 
 def _ends_what_is_ongoing(
-    self: KeptIdentityCoordinator, client: ProducerIdAndEpoch, *, is_committed: bool
-) -> bool:
-    self.refresh()
-    return _shipped_end(self, client, is_committed=is_committed)
+    self: KeptIdentityCoordinator,
+    client: ProducerIdAndEpoch,
+    *,
+    is_committed: bool,
+    known: int | None,
+) -> int | None:
+    present = self.refresh().transaction
+    return _shipped_end(self, client, is_committed=is_committed, known=present)
 
 
 KEPT_IDENTITY_RULES: dict[str, PatchVariant] = {
