@@ -85,9 +85,11 @@ def running_gateway(root: str, *options: str) -> Iterator[tuple[str, int]]:
 
 
 def cpu_s_of(pid: int) -> float:
-    """Return the CPU time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the CPU time of a process, by its clock in Linux: ``/proc`` counts in ticks of 10 ms.
+
+    See ``clock_getcpuclockid(3)``.
+    """
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 class Client:
