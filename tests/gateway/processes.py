@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -23,31 +24,63 @@ def free_port():
 
 
 class GatewayProcess:
-    """``spark-log gateway`` on a free port of 127.0.0.1, which listens when it is returned."""
+    """``spark-log gateway`` on 127.0.0.1, which listens when its first line has been read.
 
-    def __init__(self, root, settings=SHORT):
-        self.address = f"127.0.0.1:{free_port()}"
-        options = ["--listen", self.address]
-        options += [
+    Args:
+        root: URL of the root.
+        settings: settings of the gateway.
+        port: its port; None for a free one.
+        options: more options of the command.
+        environment: more environment variables.
+        log: the file for its log; None: that of the test.
+    """
+
+    def __init__(
+        self, root, settings=SHORT, *, port=None, options=(), environment=None, log=None, wait=True
+    ):
+        self.port = port or free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        overrides = [
             argument
             for name, value in settings.items()
             for argument in ("--override", f"{name}={value}")
         ]
+        command = [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root, *options],
+            [*command, "--listen", self.address, *overrides, *options],
             stdout=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, **(environment or {})},
             text=True,
         )
+        self.first_line = self.wait_for_line() if wait else None
+
+    def wait_for_line(self):
+        """Return the first line, with which the gateway listens; empty if it has ended before."""
         assert self._process.stdout is not None
-        self.first_line = self._process.stdout.readline()
+        return self._process.stdout.readline()
 
     @property
     def pid(self):
         return self._process.pid
 
+    @property
+    def status(self):
+        """The exit status; None while it runs."""
+        return self._process.poll()
+
+    def pause(self):
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self):
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self):
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
+
+    def terminate(self):
+        self._process.terminate()
 
     def stop(self):
         self._process.terminate()

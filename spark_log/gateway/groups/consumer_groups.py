@@ -26,15 +26,19 @@ from spark_log.coordinator import (
     subscribe_consumer,
     update_consumer_topics,
 )
-from spark_log.errors import IllegalGenerationError, SparkLogError
+from spark_log.errors import CommitFailedError, IllegalGenerationError, SparkLogError
 from spark_log.gateway.groups.coordinated_consumer_group import (
     CoordinatedConsumerGroup,
     DecideGroup,
 )
 from spark_log.gateway.groups.coordinated_group import ForeignMembersError, GroupLostError
-from spark_log.gateway.groups.group_coordinators import CallLater, CancelTimer, RunBlocking
+from spark_log.gateway.groups.group_coordinators import (
+    CallLater,
+    CancelTimer,
+    RunBlocking,
+    check_coordinator,
+)
 from spark_log.gateway.groups.group_state import GroupError
-from spark_log.gateway.groups.moved_groups import MovedGroups
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -163,13 +167,14 @@ class ConsumerGroups:
         Args:
             cluster: the opened root.
             run_blocking: runs calls that read or write the log.
-            is_coordinator: whether clients are sent to this gateway for a group.
+            is_coordinator: whether clients are sent to this gateway for a group; called on any
+                thread.
             finalize_feature: called before the first record of Kafka's clients in a root; blocks.
             call_later: sets a timer; by default the event loop's.
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
-        self._moved = MovedGroups(is_coordinator)
+        self._is_coordinator = is_coordinator
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
@@ -240,8 +245,11 @@ class ConsumerGroups:
                 if error is not GroupError.NONE or not offsets:
                     return error
                 try:
-                    await self._run_blocking(entry.log.commit, group, member_id, offsets)
+                    check = partial(check_coordinator, self._is_coordinator, group_id)
+                    await self._run_blocking(entry.log.commit, group, member_id, offsets, check)
                     return GroupError.NONE
+                except CommitFailedError:
+                    return GroupError.COORDINATOR_NOT_AVAILABLE
                 except IllegalGenerationError:
                     # The group has changed: does the member still have its epoch?
                     async with entry.lock:
@@ -468,9 +476,11 @@ class ConsumerGroups:
         return self._cluster.image().cluster_config(), entry.log.load()
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed or group_id in self._moved:
-            raise _not_coordinator()
         entry = self._entries.get(group_id)
+        if self._is_closed or not self._is_coordinator(group_id):
+            if entry is not None:
+                self._lose(group_id, entry)
+            raise _not_coordinator()
         if entry is None:
             log = CoordinatedConsumerGroup(
                 GroupLog(self._cluster.store, group_id, self._cluster.clock),
@@ -529,12 +539,11 @@ class ConsumerGroups:
                 return  # a heartbeat came first
             del entry.timers[key]
             try:
-                if key == _CHECK:
+                if not self._is_coordinator(group_id):
+                    self._lose(group_id, entry)  # its members may live, and go to another gateway
+                elif key == _CHECK:
                     await self._write(group_id, entry, update_consumer_topics)
                     self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
-                elif self._moved.is_sent_elsewhere(group_id):
-                    self._moved.add(group_id)
-                    self._lose(group_id, entry)
                 elif name in entry.group.members:
                     _log.info("group %s: %s ends by its %s timeout", group_id, name, kind)
                     await self._remove(group_id, entry, name, "expire")

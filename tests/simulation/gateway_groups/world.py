@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
@@ -210,8 +210,11 @@ class GroupOffsets(SimulatedOffsets):
         *,
         generation: int = 0,
         member_id: str = "",
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets in a generation."""
+        if check is not None:
+            check()
         super().commit(
             group,
             offsets,
