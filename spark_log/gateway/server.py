@@ -173,8 +173,11 @@ class GatewayServer:
             return
         self._is_stopping = True
         await self.gateway.leave()
+        # What waits for others is answered at once: clients go on at another gateway.
         self.gateway.groups.close()
         self.gateway.consumer_groups.close()
+        self.gateway.partitions.drain()
+        self.memory.drain()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()

@@ -4,6 +4,7 @@ from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.metrics import collector_of, new_registry, scrape_text
 from tests.metrics.support import samples
+from tests.waiting import wait_until
 
 _Topic = message_class("MetadataRequest").MetadataRequestTopic
 
@@ -34,8 +35,7 @@ def test_connections_memory_and_gateways_are_counted(gateway, client):
     with gateway.client() as hostile:
         hostile.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
         assert hostile.is_closed()
-    while gateway.call(lambda: len(gateway.server.connections)) > 1:
-        pass
+    wait_until(lambda: gateway.call(lambda: len(gateway.server.connections)) <= 1)
     found = scrape(gateway)
     assert found["kafka_server_socket_server_metrics_connection_count",] == 1
     assert found["spark_log_gateway_connections_closed_total",] == 1

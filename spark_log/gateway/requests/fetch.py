@@ -140,6 +140,8 @@ async def _fetch_all(
             left_ms = deadline_ms - gateway.partitions.now_ms()
             if size_bytes >= request.min_bytes or left_ms <= 0 or any(e.error for e in fetches):
                 return
+            if gateway.partitions.is_draining:
+                return
             gateway.partitions.tail_watch.watch(partitions)
             try:
                 await asyncio.wait_for(changed.wait(), left_ms / 1000)

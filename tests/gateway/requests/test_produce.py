@@ -21,6 +21,7 @@ from tests.gateway.data_client import (
 )
 from tests.gateway.support import TIMEOUT_S, running_gateway
 from tests.record.samples import numbered, record_batch, row
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -241,8 +242,7 @@ class TestATimeout:
         memory = gateway.server.memory
         assert gateway.call(lambda: memory.used_bytes) > 0, "the append still uses its request"
         held.set()
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
         assert values_in(root) == [b"record:0"]
 
     def test_and_a_repeat_do_not_double_a_batch(self, client, held, root):
