@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_log.gateway.errors import ErrorCode
     from spark_log.gateway.request_memory import ReservedMemory
     from spark_log.gateway.security import Authenticator
 
@@ -40,6 +41,18 @@ class RequestContext:
     principal: str
     memory: ReservedMemory
     authenticator: Authenticator | None = None
+
+
+class EndConnectionError(Exception):
+    """A request failed whose client expects no answer: its connection is closed instead.
+
+    Attributes:
+        code: the code of the error, for the metrics.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

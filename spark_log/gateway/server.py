@@ -19,6 +19,7 @@ from spark_log.gateway.protocol import (
     decode_request,
     encode_response,
 )
+from spark_log.gateway.request import EndConnectionError
 from spark_log.gateway.request_memory import RequestMemory
 from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
@@ -286,6 +287,9 @@ class GatewayServer:
             else:
                 response = await handler.handle(self.gateway, context, request)
             code = getattr(response, "error_code", ErrorCode.NONE)
+        except EndConnectionError as error:
+            code = error.code
+            raise
         except Exception as error:
             code = error_code(error)
             response = self._error_response(handler, context, request, error)
