@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_log.gateway.errors import ErrorCode
     from spark_log.gateway.request_memory import ReservedMemory
     from spark_log.gateway.security import Authenticator
 
@@ -43,6 +44,18 @@ class RequestContext:
     memory: ReservedMemory
     authenticator: Authenticator | None = None
     transactions: dict[str, int] = field(default_factory=dict)
+
+
+class EndConnectionError(Exception):
+    """A request failed whose client expects no answer: its connection is closed instead.
+
+    Attributes:
+        code: the code of the error, for the metrics.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

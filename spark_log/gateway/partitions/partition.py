@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.gateway.partitions.append_queue import AppendQueue
-from spark_log.gateway.partitions.partition_logs import PartitionLogs
+from spark_log.gateway.partitions.partition_logs import Appended, PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
@@ -109,7 +109,8 @@ class GatewayPartition:
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
-        self._queue = AppendQueue(self._append)
+        self._queue = AppendQueue(self._append, self._settle)
+        self._unreplicated: Appended | None = None
         self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
@@ -156,6 +157,33 @@ class GatewayPartition:
                 appended.end_offset,
                 self._clock_ms() - began_ms,
             )
+        if appended.is_replicated:
+            self._on_appended(appended)
+        else:
+            self._unreplicated = appended
+
+    async def _settle(self) -> None:
+        """Bring the replicas up to an append that the leader alone has; then readers see it."""
+        appended, self._unreplicated = self._unreplicated, None
+        if appended is None:
+            return
+        self._is_appending = True
+        try:
+            is_kept = await self._run_blocking(self.logs.catch_up, appended)
+        except SparkLogError as error:
+            _log.info(
+                "%s-%d: not all replicas have what the leader acknowledged: %s",
+                self.topic,
+                self.partition,
+                error,
+            )
+        else:
+            if is_kept:
+                self._on_appended(appended)
+        finally:
+            self._is_appending = False
+
+    def _on_appended(self, appended: Appended) -> None:
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:

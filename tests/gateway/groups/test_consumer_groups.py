@@ -12,6 +12,8 @@ from spark_log.gateway.groups import ConsumerGroups, ConsumerHeartbeat, GroupErr
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 PARTITIONS = 4
+MOST_HEARTBEATS = 100
+"""More heartbeats than a client sends until a gateway has taken it in."""
 
 
 @pytest.fixture
@@ -292,8 +294,11 @@ class World:
                 self._newest[tp.partition] = found.offset
         for _ in range(4):
             for each in self.clients:
-                while await each.heartbeat(self.gateways[0]) != "NONE":
-                    pass
+                for _ in range(MOST_HEARTBEATS):
+                    if await each.heartbeat(self.gateways[0]) == "NONE":
+                        break
+                else:
+                    raise AssertionError(f"no heartbeat of {MOST_HEARTBEATS} is answered")
         owned = sorted(partition for each in self.clients for partition in each.owned)
         assert owned == list(range(PARTITIONS))
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic
+from spark_log.errors import StorageError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
 from spark_log.gateway.requests import produce as produce_module
@@ -21,6 +22,7 @@ from tests.gateway.data_client import (
 )
 from tests.gateway.support import TIMEOUT_S, running_gateway
 from tests.record.samples import numbered, record_batch, row
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -98,6 +100,26 @@ class TestABatch:
     def test_gets_no_answer_with_acks_0(self, client):
         client.send("Produce", 9, **produce_fields(client_batch(), acks=0))
         assert produce(client, client_batch()).base_offset == 2
+
+    @pytest.mark.parametrize(
+        "what", [{"topic": "trains"}, {"partition": 2}, {"data": b"damaged"}, {"acks": 0}]
+    )
+    def test_with_acks_0_closes_the_connection_of_a_client_whose_batch_is_refused(
+        self, gateway, client, root, what, monkeypatch
+    ):
+        """As in Kafka: the client would send to the wrong place for ever otherwise."""
+        if "acks" in what:  # a fault before the append
+
+            async def fails(*_):
+                raise StorageError("the root cannot be read")
+
+            monkeypatch.setattr("spark_log.gateway.requests.produce.topics_of", fails)
+        fields = {"data": client_batch(), "acks": 0} | what
+        client.send("Produce", 9, **produce_fields(**fields))
+        assert client.is_closed()
+        assert values_in(root) == []
+        with gateway.client() as other:
+            assert other.ask("ApiVersions", 0).error_code == 0
 
 
 class TestAnIdempotentProducer:
@@ -241,8 +263,7 @@ class TestATimeout:
         memory = gateway.server.memory
         assert gateway.call(lambda: memory.used_bytes) > 0, "the append still uses its request"
         held.set()
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
         assert values_in(root) == [b"record:0"]
 
     def test_and_a_repeat_do_not_double_a_batch(self, client, held, root):
