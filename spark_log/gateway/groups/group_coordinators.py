@@ -356,11 +356,13 @@ class GroupCoordinators:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry = self._entries.get(group_id)
         if entry is None:
-            log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
-            finalize = self._finalize_feature
-            group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
-            entry = self._entries[group_id] = _Entry(group)
+            entry = self._entries[group_id] = _Entry(self._open_group(group_id))
         return entry
+
+    def _open_group(self, group_id: str) -> CoordinatedGroup:
+        log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
+        finalize = self._finalize_feature
+        return CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         if entry.state is not None:
