@@ -22,6 +22,13 @@ _MAX_UNCHECKED_MS: Final = 2_000.0
 """Age from which a fetch at the end looks for the appends of others itself. A client that waits
 shorter than the pause between two probes, or seldom, would otherwise never see them."""
 
+_RESOLVE_AFTER_MS: Final = 500.0
+"""Time for which a transaction blocks readers before its state is looked up. Most producers have
+ended theirs by then."""
+
+_RESOLVE_EVERY_MS: Final = 1_000.0
+"""Time between two of these lookups."""
+
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a call on a thread of the gateway."""
 
@@ -98,6 +105,8 @@ class GatewayPartition:
         self._waiting: set[asyncio.Event] = set()
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
+        # The last stable offset at which readers wait, and the time of the next lookup.
+        self._blocked: tuple[int, float] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
         self._checked_ms = -math.inf  # when the end was last compared with the log
@@ -275,12 +284,25 @@ class GatewayPartition:
         limit = self._known_stable_offset if is_committed else self.end_offset
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
-                return self._fetched((), offset, limit)
+                if limit == self.end_offset or not await self._resolve_blocking(limit):
+                    return self._fetched((), offset, limit)
+                await self.observe()
+                return await self._fetch_from_log(offset, max_bytes, isolation_level)
             cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
             if cached:
                 end_offset = cached[-1].end_offset
                 return self._fetched([batch.data for batch in cached], end_offset, limit)
         return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    async def _resolve_blocking(self, last_stable_offset: int) -> bool:
+        """Return whether the transaction at the last stable offset was ended just now."""
+        now_ms = self._clock_ms()
+        if self._blocked is None or self._blocked[0] != last_stable_offset:
+            self._blocked = last_stable_offset, now_ms + _RESOLVE_AFTER_MS
+        if now_ms < self._blocked[1]:
+            return False
+        self._blocked = last_stable_offset, now_ms + _RESOLVE_EVERY_MS
+        return bool(await self._run_blocking(self.logs.resolve_blocking))
 
     def _limit(self, is_committed: bool) -> int:
         """Return the offset at which a fetch ends, as far as it is known."""

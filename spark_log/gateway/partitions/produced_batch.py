@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from spark_log.errors import SparkLogError
@@ -18,6 +18,7 @@ from spark_log.gateway.record_batches import (
 )
 from spark_log.log import BatchAppend, LogAppendInfo
 from spark_log.record import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerAppend
+from spark_log.transaction import PresentProducer
 
 _CODECS = {
     CompressionType.GZIP: "zstd",
@@ -25,6 +26,11 @@ _CODECS = {
     CompressionType.LZ4: "lz4",
     CompressionType.ZSTD: "zstd",
 }
+
+
+Verify = Callable[[bool], PresentProducer]
+"""Returns the identity under which a client's batch is appended; with true, by the newest state. It
+raises a `SparkLogError` if the batch belongs to no ongoing transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,10 @@ class ProducedBatch:
         is_ready: whether it may be appended: its partition was added to its transaction.
         transactional_id: the id of its transaction; None without one.
         result: the answer, once it is known.
+        verify: translates the identity that its client keeps from transaction to transaction; None
+            if the batch has the identity of the log.
+        code_of: returns the error code of an error for the client's version.
+        present: the identity from `verify`.
         batch: the batch, once its header is checked.
     """
 
@@ -62,6 +72,9 @@ class ProducedBatch:
     is_ready: bool = True
     transactional_id: str | None = None
     result: ProduceResult | None = None
+    verify: Verify | None = None
+    code_of: Callable[[SparkLogError], int] = error_code
+    present: PresentProducer | None = None
     batch: ClientBatch | None = field(default=None, repr=False)
 
     def parse(self, max_bytes: int) -> ClientBatch | None:
@@ -93,10 +106,26 @@ class ProducedBatch:
             self.result = _refused(error)
         return self.batch
 
+    def translate(self, *, is_recent: bool = False) -> bool:
+        """Set the present identity, if the client keeps its own; return false after an error.
+
+        Args:
+            is_recent: whether by the newest state, because the log has refused the known identity.
+        """
+        if self.verify is None:
+            return True
+        before = self.present
+        try:
+            self.present = self.verify(is_recent)
+        except SparkLogError as error:
+            self.finish(error)
+            return False
+        return not is_recent or self.present != before
+
     def finish(self, result: LogAppendInfo | SparkLogError) -> None:
         """Set the answer from the result of the append."""
         if isinstance(result, SparkLogError):
-            self.result = ProduceResult(error_code(result), message=str(result))
+            self.result = ProduceResult(self.code_of(result), message=str(result))
             return
         time_us = result.append_time_us
         append_time_ms = -1 if time_us == NO_TIMESTAMP else time_us // 1000
@@ -123,8 +152,9 @@ def batch_appends(
             waiting.pop(error.batch_index).result = _refused(error)
             continue
         appends, row = [], 0
-        for batch in batches:
-            appends.append(BatchAppend(records.slice(row, batch.record_count), _producer_of(batch)))
+        for each, batch in zip(waiting, batches, strict=True):
+            rows = records.slice(row, batch.record_count)
+            appends.append(BatchAppend(rows, _producer_of(each)))
             row += batch.record_count
         return waiting, appends
     return [], []
@@ -141,9 +171,18 @@ def _batch_of(produced: ProducedBatch) -> ClientBatch:
     return produced.batch
 
 
-def _producer_of(batch: ClientBatch) -> ProducerAppend | None:
+def _producer_of(produced: ProducedBatch) -> ProducerAppend | None:
+    batch, present = _batch_of(produced), produced.present
     if batch.producer_id == NO_PRODUCER_ID:
         return None
+    if present is not None and batch.is_transactional:
+        return ProducerAppend(
+            present.producer.producer_id,
+            present.producer.producer_epoch,
+            batch.base_sequence,
+            is_transactional=True,
+            continues=present.continues,
+        )
     return ProducerAppend(
         batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional
     )
