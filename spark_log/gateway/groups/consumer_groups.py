@@ -134,7 +134,6 @@ class _Entry:
         log: reads and writes the group.
         group: the group; None before it is loaded, and after it was lost.
         config: the cluster's settings when the group was loaded.
-        told: the partitions that each member was told last by this gateway.
         lock: held during an event.
         timers: the timers that are set, by kind and member.
     """
@@ -142,7 +141,6 @@ class _Entry:
     log: CoordinatedConsumerGroup
     group: Group | None = None
     config: ClusterConfig | None = None
-    told: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     timers: dict[tuple[str, str], CancelTimer] = field(default_factory=dict)
 
@@ -336,8 +334,7 @@ class ConsumerGroups:
             assignor=before.assignor if request.assignor is None else request.assignor,
         )
         await self._subscribe(group_id, entry, member, wanted)
-        revoking = _loaded(entry).members[name].revoking
-        if revoking and owned is not None and owned.isdisjoint(revoking):
+        if has_released(_loaded(entry).members[name].revoking, owned):
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
     async def _subscribe(
@@ -403,10 +400,10 @@ class ConsumerGroups:
         epoch = group.generation
         if member.revoking:
             epoch = max(request.epoch, _known(group, name).epoch)
-        assignment = None
-        if request.is_full or entry.told.get(name) != member.owned:
-            entry.told[name] = member.owned
-            assignment = _by_topic_id(group, member.owned)
+        # A client that knows the group's epoch knows its partitions. Another one may have lost the
+        # answer in which it was told of them.
+        is_known = request.epoch == group.generation and not request.is_full
+        assignment = None if is_known else _by_topic_id(group, member.owned)
         return ConsumerHeartbeatAnswer(
             GroupError.NONE,
             None,
@@ -482,15 +479,17 @@ class ConsumerGroups:
                 self._lose(group_id, entry)
             raise _not_coordinator()
         if entry is None:
-            log = CoordinatedConsumerGroup(
-                GroupLog(self._cluster.store, group_id, self._cluster.clock),
-                self._table,
-                group_id,
-                read_image=self._cluster.image,
-                finalize_feature=self._finalize_feature,
-            )
-            entry = self._entries[group_id] = _Entry(log)
+            entry = self._entries[group_id] = _Entry(self._open_group(group_id))
         return entry
+
+    def _open_group(self, group_id: str) -> CoordinatedConsumerGroup:
+        return CoordinatedConsumerGroup(
+            GroupLog(self._cluster.store, group_id, self._cluster.clock),
+            self._table,
+            group_id,
+            read_image=self._cluster.image,
+            finalize_feature=self._finalize_feature,
+        )
 
     def _lose(self, group_id: str, entry: _Entry) -> None:
         """Forget a group: the next request loads it again."""
@@ -520,7 +519,6 @@ class ConsumerGroups:
     def _end_timers(self, entry: _Entry, name: str) -> None:
         self._cancel(entry, (_SESSION, name))
         self._cancel(entry, (_REBALANCE, name))
-        entry.told.pop(name, None)
 
     def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
         timer = entry.timers.get(key)
@@ -565,7 +563,7 @@ class ConsumerGroups:
             self._lose(group_id, entry)
             raise _not_coordinator() from None
         except SparkLogError as error:
-            _log.debug("group %s: its log was not read: %s", group_id, error)
+            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         except asyncio.CancelledError:
             self._lose(group_id, entry)
             raise
@@ -602,6 +600,13 @@ class _Use:
         if entry.group is not None and not entry.group.members:
             self._groups._lose(self._group_id, entry)  # nothing to remember
         entry.lock.release()
+
+
+def has_released(
+    revoking: frozenset[TopicPartition], owned: frozenset[TopicPartition] | None
+) -> bool:
+    """Return whether a member has partitions to revoke, and says that it has none of them."""
+    return bool(revoking) and owned is not None and owned.isdisjoint(revoking)
 
 
 def _loaded(entry: _Entry) -> Group:

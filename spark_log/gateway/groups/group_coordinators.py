@@ -360,11 +360,13 @@ class GroupCoordinators:
                 self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         if entry is None:
-            log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
-            finalize = self._finalize_feature
-            group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
-            entry = self._entries[group_id] = _Entry(group)
+            entry = self._entries[group_id] = _Entry(self._open_group(group_id))
         return entry
+
+    def _open_group(self, group_id: str) -> CoordinatedGroup:
+        log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
+        finalize = self._finalize_feature
+        return CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         if entry.state is not None:
