@@ -395,6 +395,9 @@ class ConsumerGroups:
         epoch = group.generation
         if member.revoking:
             epoch = max(request.epoch, _known(group, name).epoch)
+            # As in Kafka its time begins when it is told, not when the other member joined.
+            if (_REBALANCE, name) not in entry.timers:
+                self._set_timer(group_id, entry, (_REBALANCE, name), member.rebalance_timeout_ms)
         assignment = None
         if request.is_full or entry.told.get(name) != member.owned:
             entry.told[name] = member.owned
@@ -427,11 +430,8 @@ class ConsumerGroups:
             return
         _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
         for name, member in group.members.items():
-            key = _REBALANCE, name
             if not member.revoking:
-                self._cancel(entry, key)
-            elif key not in entry.timers:
-                self._set_timer(group_id, entry, key, member.rebalance_timeout_ms)
+                self._cancel(entry, (_REBALANCE, name))
 
     # --- loading ---------------------------------------------------------------------------------
 
