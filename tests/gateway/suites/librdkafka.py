@@ -40,6 +40,10 @@ _NO_BROKER_CONFIGS = (
     "It changes a Kerberos setting of one broker that runs; a gateway gets its own settings when "
     "it starts, and has none of Kerberos."
 )
+_REGEX_AT_ONCE = (
+    "It expects the topics of a regular expression one answer later than those with names, as a "
+    "coordinator of Kafka assigns them; a gateway assigns all of them at once."
+)
 _KNOWN_FAILURE = "librdkafka's own list of known failures has it, whatever the broker is."
 _OTHER_ENVIRONMENT = (
     "It needs what librdkafka's own test environment, trivup, starts beside its brokers:"
@@ -165,6 +169,7 @@ class Librdkafka(Suite):
         "0115_producer_auth": _NO_ACLS,
         "0119_consumer_auth": _NO_ACLS,
         "0126_oauthbearer_oidc": "It asks for OAUTHBEARER, a token of an identity provider.",
+        "consumer protocol: 0045_resubscribe_with_regex": _REGEX_AT_ONCE,
     }
 
     def install(self, folder: Path) -> None:
