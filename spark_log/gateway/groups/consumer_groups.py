@@ -400,6 +400,9 @@ class ConsumerGroups:
         epoch = group.generation
         if member.revoking:
             epoch = max(request.epoch, _known(group, name).epoch)
+            # As in Kafka its time begins when it is told, not when the other member joined.
+            if (_REBALANCE, name) not in entry.timers:
+                self._set_timer(group_id, entry, (_REBALANCE, name), member.rebalance_timeout_ms)
         # A client that knows the group's epoch knows its partitions. Another one may have lost the
         # answer in which it was told of them.
         is_known = request.epoch == group.generation and not request.is_full
@@ -432,11 +435,8 @@ class ConsumerGroups:
             return
         _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
         for name, member in group.members.items():
-            key = _REBALANCE, name
             if not member.revoking:
-                self._cancel(entry, key)
-            elif key not in entry.timers:
-                self._set_timer(group_id, entry, key, member.rebalance_timeout_ms)
+                self._cancel(entry, (_REBALANCE, name))
 
     # --- loading ---------------------------------------------------------------------------------
 

@@ -313,6 +313,23 @@ class TestReadCommitted:
         log.append_markers([EndTransactionMarker(2, 1, False)])
         assert self.values(client) == (["1:0", "1:1"], 5)
 
+    @pytest.mark.parametrize(("committed", "expected"), [(True, [8]), (False, [4, 8])])
+    def test_ends_with_a_control_batch_if_the_log_ends_with_markers(
+        self, client, log, committed, expected
+    ):
+        self.send(log, 1, is_transactional=False)
+        self.send(log, 2)
+        log.append_markers([EndTransactionMarker(2, 1, True)])
+        self.send(log, 3)
+        log.append_markers([EndTransactionMarker(3, 1, False)])
+        log.append_markers([EndTransactionMarker(4, 1, False)])
+        kinds, offset = [], 0
+        while (fetched := fetch(client, offset, isolation_level=int(committed))).records:
+            kinds += [(each.is_control, each.last_offset) for each in batches_of(fetched)]
+            offset = next_offset_of(fetched)
+        assert [last for is_control, last in kinds if is_control] == expected
+        assert offset == 9
+
     def test_moves_past_a_log_of_aborted_records(self, client, log):
         self.send(log, 2)
         log.append_markers([EndTransactionMarker(2, 1, False)])

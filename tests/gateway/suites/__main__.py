@@ -26,6 +26,7 @@ from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
+from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -35,7 +36,14 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite(), KafkaPython(), ConfluentKafka(), AioKafka())
+SUITES: tuple[Suite, ...] = (
+    FranzGo(),
+    KcatSuite(),
+    Librdkafka(),
+    KafkaPython(),
+    ConfluentKafka(),
+    AioKafka(),
+)
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
