@@ -206,7 +206,7 @@ def _started(
         _kill_session(process)
         process.wait()
     if late.is_set():
-        raise TimeLimitError(f"{Path(command[0]).name} has not ended within {time_limit_s:.0f} s")
+        raise TimeLimitError(f"{Path(command[0]).name} has not ended within {time_limit_s:g} s")
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:
