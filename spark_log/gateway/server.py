@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from spark_log.admin import Admin
     from spark_log.cluster import Cluster
     from spark_log.config import GatewayConfig
-    from spark_log.gateway.request import RequestContext
+    from spark_log.gateway.request import Api, RequestContext
 
 _log = logging.getLogger(__name__)
 
@@ -238,9 +238,9 @@ class GatewayServer:
             )
         return decode_request(api.name, header, frame)
 
-    def ends_with_connection(self, api_key: int) -> bool:
-        """Return whether an answer is worth nothing when its client is gone."""
-        return self._handlers[api_key].api.ends_with_connection
+    def api(self, api_key: int) -> Api:
+        """Return the API of a request that was decoded."""
+        return self._handlers[api_key].api
 
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.support import COMMAND, environment
 from tests.docs.blocks import block
-from tests.gateway.security.test_tls import write_certificate
+from tests.gateway.security.certificates import write_certificate
 
 
 @pytest.fixture(autouse=True)

@@ -133,7 +133,7 @@ def gateway(
         broker_options=root.broker_options,
         client_rack=config.broker_rack,
     )
-    from spark_log.gateway import GatewayServer
+    from spark_log.gateway import GatewayServer, new_event_loop
 
     async def serve() -> None:
         server = GatewayServer(cluster, root.admin(cluster), config, version=__version__)
@@ -147,7 +147,8 @@ def gateway(
         await server.stop()
 
     try:
-        asyncio.run(serve())
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serve())
     finally:
         cluster.release()
 

@@ -45,6 +45,11 @@ class FetchedPartition:
     high_watermark: int
     last_stable_offset: int
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the batches."""
+        return sum(map(len, self.parts))
+
 
 class GatewayPartition:
     """One partition. For one event loop; what blocks runs on the gateway's threads.

@@ -25,7 +25,7 @@ def test_a_probe_that_sees_an_append_under_way_sends_no_reader_to_the_log():
             "flights",
             "id",
             0,
-            CachingLogs(),
+            CachingLogs(),  # type: ignore[arg-type] # only what an append needs
             run_blocking=blocking.run,
             budget=CacheBudget(1000),
             clock_ms=lambda: 0.0,

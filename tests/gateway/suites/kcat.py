@@ -146,7 +146,7 @@ class Member:
         Raises:
             AssertionError: There was none within 60 seconds.
         """
-        seen = []
+        seen: list[str] = []
         while True:
             try:
                 line = self._lines.get(timeout=60)
