@@ -19,6 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.suite import (
@@ -30,7 +31,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite())
+SUITES: tuple[Suite, ...] = (FranzGo(), KafkaGo(), KcatSuite())
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
@@ -108,7 +109,7 @@ def results_of(suite: Suite, select: str = "", count: int = 1) -> Iterator[TestR
         folder = _installed(suite)
         with (
             tempfile.TemporaryDirectory() as root,
-            running_gateways(Path(root, "root"), count) as running,
+            running_gateways(Path(root, "root"), count, suite.settings, suite.address) as running,
         ):
             for result in suite.run(folder, running, is_selected):
                 if is_selected(result.test):
