@@ -194,6 +194,18 @@ class InvalidUpdateVersionError(SparkLogError):
         self.feature = feature
 
 
+class UnacceptableCredentialError(SparkLogError):
+    """A credential of a user cannot be stored: no name, or an iteration count out of range."""
+
+
+class DuplicateResourceError(SparkLogError):
+    """One call names the same resource twice, such as a user's credential for one mechanism."""
+
+
+class ResourceNotFoundError(SparkLogError):
+    """A resource does not exist, such as a user's credential."""
+
+
 class InvalidOptionError(InvalidConfigurationError):
     """A Spark option is unknown, missing, contradictory, or has a bad value."""
 

@@ -310,6 +310,15 @@ class Connection(asyncio.Protocol):
                 raise MalformedMessageError(
                     f"a request with the key {header.api_key} before authentication"
                 )
+            if (
+                authenticator is not None
+                and authenticator.has_expired
+                and header.api_key not in _KEYS_BEFORE_AUTHENTICATION
+            ):
+                raise MalformedMessageError(
+                    f"{authenticator.principal} did not authenticate again within "
+                    f"connections.max.reauth.ms"
+                )
             request = self._dispatcher.decode(header, frame)
         except MalformedMessageError as error:
             memory.release()

@@ -1,5 +1,6 @@
 from .batch_error import BatchError as BatchError
 from .batch_error import BatchErrorCode as BatchErrorCode
+from .batch_sizes import encoded_sizes as encoded_sizes
 from .client_batch import HEADER_BYTES as HEADER_BYTES
 from .client_batch import ClientBatch as ClientBatch
 from .client_batch import check_produced as check_produced
@@ -12,7 +13,6 @@ from .conversion import from_arrow as from_arrow
 from .conversion import marker_of as marker_of
 from .conversion import to_arrow as to_arrow
 from .conversion import to_arrow_with_offsets as to_arrow_with_offsets
-from .batch_sizes import encoded_sizes as encoded_sizes
 from .message_set import message_set_to_arrow as message_set_to_arrow
 from .record_codec import NUMPY_CODEC as NUMPY_CODEC
 from .record_codec import RecordCodec as RecordCodec

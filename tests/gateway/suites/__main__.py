@@ -20,6 +20,7 @@ from rich.table import Table
 
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_go import KafkaGo
+from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.suite import (
@@ -31,7 +32,12 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KafkaGo(), KcatSuite())
+SUITES: tuple[Suite, ...] = (
+    FranzGo(),
+    KafkaGo(),
+    KafkaPython(),
+    KcatSuite(),
+)
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
