@@ -23,11 +23,12 @@ def free_port():
 
 
 class GatewayProcess:
-    """``spark-log gateway`` on a free port of 127.0.0.1, which listens when it is returned."""
+    """``spark-log gateway`` on 127.0.0.1, by default on a free port; it listens when returned."""
 
-    def __init__(self, root, settings=SHORT):
-        self.address = f"127.0.0.1:{free_port()}"
-        options = ["--listen", self.address]
+    def __init__(self, root, settings=SHORT, address=None):
+        self.address = address or f"127.0.0.1:{free_port()}"
+        listen = f"127.0.0.1:{self.address.rpartition(':')[2]}"
+        options = ["--listen", listen, "--advertise", self.address]
         options += [
             argument
             for name, value in settings.items()
@@ -40,6 +41,7 @@ class GatewayProcess:
         )
         assert self._process.stdout is not None
         self.first_line = self._process.stdout.readline()
+        assert self.first_line, f"the gateway at {self.address} has not started: it says why above"
 
     @property
     def pid(self):
@@ -55,12 +57,15 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway_processes(root, count, settings=SHORT):
-    """Run gateways for the block; those that were killed meanwhile are left alone."""
+def gateway_processes(root, count, settings=SHORT, address=None):
+    """Run gateways for the block; those that were killed meanwhile are left alone.
+
+    Only the first one has an address that is given; the others have free ports.
+    """
     running = []
     try:
-        for _ in range(count):
-            running.append(GatewayProcess(root, settings))
+        for number in range(count):
+            running.append(GatewayProcess(root, settings, None if number else address))
         yield running
     finally:
         for each in running:
