@@ -110,7 +110,7 @@ class Gateways:
             place.process = GatewayProcess(
                 self._root.url,
                 SHORT,
-                port=port,
+                f"127.0.0.1:{port}",
                 options=options,
                 environment=environment,
                 log=log,

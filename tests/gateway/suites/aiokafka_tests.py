@@ -19,7 +19,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import OffsetOutOfRangeError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import (
+    OffsetOutOfRangeError,
+    ProducerFenced,
+    TopicAlreadyExistsError,
+    for_code,
+)
 from aiokafka.structs import OffsetAndMetadata
 
 BROKERS = os.environ["BROKERS"]
@@ -287,7 +292,7 @@ async def test_a_second_producer_of_a_transactional_id_fences_the_first() -> Non
             await second.begin_transaction()
             await second.send_and_wait(topic, b"of the second")
             await second.commit_transaction()
-        with pytest.raises((for_code(47), for_code(90))):  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
+        with pytest.raises(ProducerFenced):
             await first.commit_transaction()
     async with consumer(topic, isolation_level="read_committed") as client:
         assert [each.value for each in await read(client, 1)] == [b"of the second"]
