@@ -148,6 +148,12 @@ class KafkaBroker:
         """Delete ``topic``; the broker frees its files a minute later (file.delete.delay.ms)."""
         self._topic_command("--delete", "--topic", topic)
 
+    @property
+    def pid(self) -> int:
+        """The broker's process id."""
+        assert self._process is not None
+        return self._process.pid
+
     def cpu_s(self) -> float | None:
         """Return the broker's CPU time so far, in seconds; None without /proc."""
         status = Path(f"/proc/{self._process.pid}/stat") if self._process else Path()

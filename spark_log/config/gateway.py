@@ -160,6 +160,11 @@ class GatewayConfig(ConfigModel):
         description="Maximum memory for the newest batches of all partitions, which consumers at "
         "the logs' ends get without a request to the storage. 0 keeps none.",
     )
+    max_incremental_fetch_session_cache_slots: NonNegativeInt = Field(
+        default=1_000,
+        description="Maximum number of fetch sessions. A client without one sends all of its "
+        "partitions with each fetch. 0 keeps none.",
+    )
     num_partitions: PositiveInt = Field(
         default=1,
         description="Number of partitions of a topic that is created without a number.",

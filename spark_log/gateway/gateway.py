@@ -11,6 +11,7 @@ from spark_log.config import report_ignored_settings
 from spark_log.coordinator import GatewayRegistry, RegisteredGateway
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
+from spark_log.gateway.fetch_sessions import FetchSessions
 from spark_log.gateway.groups import ConsumerGroups, GroupCoordinators
 from spark_log.gateway.partitions import Partitions
 from spark_log.gateway.registry import RegistryMember, coordinator, leader
@@ -45,6 +46,7 @@ class Gateway:
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
         groups: the groups of the classic protocol that this gateway coordinates.
         consumer_groups: the groups of the consumer protocol that this gateway coordinates.
+        fetch_sessions: the fetch sessions of clients.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class Gateway:
         self._ticks: asyncio.Task[None] | None = None
         self._leaders_of = GatewayRegistry()
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
+        self._racks: list[str] = []
         self.partitions = Partitions(cluster, config, self.run_blocking)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
 
     async def run_blocking(self, call: Callable[..., _Result], *args: Any) -> _Result:
         """Return the result of a call that reads or writes the log, or raise its error."""
@@ -182,17 +186,55 @@ class Gateway:
             partition: the partition's number.
             rack: the clients' rack; empty for none.
         """
-        assert self._member is not None
-        if self._leaders_of is not self._member.registry:
-            self._leaders_of = self._member.registry
-            self._leaders.clear()
+        self._follow_registry()
         active = self._leaders_of.active or (self.registered,)
-        if rack and all(each.rack != rack for each in active):
+        if rack and rack not in self._racks:
             rack = ""
         key = topic_id, partition, rack
         found = self._leaders.get(key)
         if found is None:
             found = self._leaders[key] = leader(active, *key)
+        return found
+
+    def _follow_registry(self) -> None:
+        assert self._member is not None
+        if self._leaders_of is not self._member.registry:
+            self._leaders_of = self._member.registry
+            self._leaders.clear()
+            self._racks = sorted({each.rack for each in self._leaders_of.active if each.rack})
+
+    def preferred_read_replica(
+        self, topic_id: str, partition: int, rack: str
+    ) -> RegisteredGateway | None:
+        """Return the gateway of a client's rack, to read from; None to read from this one.
+
+        Args:
+            topic_id: the topic's id.
+            partition: the partition's number.
+            rack: the client's rack; empty for none.
+        """
+        if not rack or rack == self.registered.rack:
+            return None
+        found = self.leader(topic_id, partition, rack)
+        return found if found.rack == rack else None
+
+    def replicas(self, topic_id: str, partition: int, rack: str = "") -> list[int]:
+        """Return the ids of the gateways that clients may read a partition from.
+
+        The first one is the partition's leader for clients of the rack. Each other rack has one:
+        clients read only from gateways among the replicas (KIP-392).
+
+        Args:
+            topic_id: the topic's id.
+            partition: the partition's number.
+            rack: the client's rack; empty for none.
+        """
+        found = [self.leader(topic_id, partition, rack).gateway_id]
+        self._follow_registry()
+        for each in self._racks:
+            gateway_id = self.leader(topic_id, partition, each).gateway_id
+            if gateway_id not in found:
+                found.append(gateway_id)
         return found
 
     def coordinator(self, kind: str, name: str) -> RegisteredGateway:

@@ -7,20 +7,17 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.gateway.partitions.append_queue import AppendQueue
 from spark_log.gateway.partitions.partition_logs import Appended, PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
+from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from spark_log.log import IsolationLevel, LogView
 
 _log = logging.getLogger(__name__)
-
-_MAX_UNCHECKED_MS: Final = 2_000.0
-"""Age from which a fetch at the end looks for the appends of others itself. A client that waits
-shorter than the pause between two probes, or seldom, would otherwise never see them."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a call on a thread of the gateway."""
@@ -65,6 +62,7 @@ class GatewayPartition:
         end_offset: the offset that readers can read up to, as far as it is known; -1 before the
             first listing.
         changed_ms: monotonic time at which the end moved last.
+        checked_ms: monotonic time at which the end was last compared with the log.
     """
 
     def __init__(
@@ -96,18 +94,18 @@ class GatewayPartition:
         self.log_start_offset = 0
         self.end_offset = -1
         self.changed_ms = clock_ms()
+        self.checked_ms = -math.inf
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
         self._queue = AppendQueue(self._append, self._settle)
         self._unreplicated: Appended | None = None
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
         self._is_appending = False
-        self._checked_ms = -math.inf  # when the end was last compared with the log
 
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
@@ -198,16 +196,16 @@ class GatewayPartition:
         self._wake()
 
     def _wake(self) -> None:
-        for event in self._waiting:
-            event.set()
+        for fetch in self._waiting:
+            fetch.set()
 
-    def wait_with(self, event: asyncio.Event) -> None:
-        """Set an event at the next change, until `stop_waiting_with`."""
-        self._waiting.add(event)
+    def add_waiting(self, fetch: WaitingFetch) -> None:
+        """Wake a fetch at each change, until `remove_waiting`."""
+        self._waiting.add(fetch)
 
-    def stop_waiting_with(self, event: asyncio.Event) -> None:
-        """Stop setting an event."""
-        self._waiting.discard(event)
+    def remove_waiting(self, fetch: WaitingFetch) -> None:
+        """Stop waking a fetch."""
+        self._waiting.discard(fetch)
 
     @property
     def is_waited_for(self) -> bool:
@@ -249,7 +247,7 @@ class GatewayPartition:
 
     def on_checked(self) -> None:
         """Record that the log was found to end at `end_offset` just now."""
-        self._checked_ms = self._clock_ms()
+        self.checked_ms = self._clock_ms()
 
     def on_grown(self) -> None:
         """Wake the fetches that wait: the log may not end at `end_offset` any more.
@@ -307,17 +305,9 @@ class GatewayPartition:
         if self.end_offset < 0:
             await self.observe()
         is_committed = isolation_level == "read_committed"
-        probes = probes or self._clock_ms() - self._checked_ms > _MAX_UNCHECKED_MS
         if offset > self.end_offset or (probes and offset >= self._limit(is_committed)):
             await self.refresh_end()
-        if not self.log_start_offset <= offset <= self.end_offset:
-            raise OffsetOutOfRangeError(
-                f"{self.topic}-{self.partition} has offsets {self.log_start_offset} to "
-                f"{self.end_offset}, not {offset}; read from one of them",
-                offset=offset,
-                log_start_offset=self.log_start_offset,
-                log_end_offset=self.end_offset,
-            )
+        self._check(offset)
         limit = self._known_stable_offset if is_committed else self.end_offset
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
@@ -327,6 +317,48 @@ class GatewayPartition:
                 end_offset = cached[-1].end_offset
                 return self._fetched([batch.data for batch in cached], end_offset, limit)
         return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    def fetch_at_end(self, offset: int, isolation_level: IsolationLevel) -> FetchedPartition | None:
+        """Return the answer without records if the log is known to end at an offset.
+
+        Most fetches of idle consumers get this answer, which needs neither the log nor memory.
+
+        Args:
+            offset: the first offset that is needed.
+            isolation_level: ``read_committed`` ends at the last stable offset.
+        """
+        limit = (
+            self._known_stable_offset if isolation_level == "read_committed" else self.end_offset
+        )
+        if limit is None or self._may_have_grown:
+            return None
+        if not max(limit, self.log_start_offset) <= offset <= self.end_offset:
+            return None
+        return self._fetched((), offset, limit)
+
+    async def at_offset(self, offset: int) -> FetchedPartition:
+        """Return the answer without records to a client that is to read from another gateway.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is not in the log.
+            SparkLogError: the log cannot be read.
+        """
+        if self.end_offset < 0:
+            await self.observe()
+        if offset > self.end_offset:
+            await self.refresh_end()
+        self._check(offset)
+        return self._fetched((), offset, self.end_offset)
+
+    def _check(self, offset: int) -> None:
+        if not self.log_start_offset <= offset <= self.end_offset:
+            raise OffsetOutOfRangeError(
+                f"{self.topic}-{self.partition} has offsets {self.log_start_offset} to "
+                f"{self.end_offset}, not {offset}; read from one of them",
+                offset=offset,
+                log_start_offset=self.log_start_offset,
+                log_end_offset=self.end_offset,
+            )
 
     def _limit(self, is_committed: bool) -> int:
         """Return the offset at which a fetch ends, as far as it is known."""

@@ -39,7 +39,8 @@ class Partitions:
         self._run_blocking = run_blocking
         self._clock = cluster.clock
         self._budget = CacheBudget(config.tail_cache_bytes)
-        self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
+        # The topic and its configs as they were found last, and the partition.
+        self._opened: dict[tuple[str, int], tuple[TopicImage, TopicConfig, GatewayPartition]] = {}
         self._refreshing: asyncio.Future[MetadataImage] | None = None
         self._begun_refreshes = self._ended_refreshes = 0
         self._in_order = asyncio.Lock()
@@ -133,10 +134,13 @@ class Partitions:
         """Return a partition; None if the topic does not have it."""
         if partition not in topic.partitions:
             return None
-        config = topic.config()
         found = self._opened.get((topic.topic_id, partition))
-        if found is not None and found[0] == config:
-            return found[1]
+        if found is not None and found[0] is topic:
+            return found[2]
+        config = topic.config()
+        if found is not None and found[1] == config:
+            self._opened[topic.topic_id, partition] = topic, config, found[2]
+            return found[2]
         logs = PartitionLogs(
             partial(self._cluster.partition_log, topic, partition),
             config,
@@ -144,7 +148,7 @@ class Partitions:
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
-            opened = found[1]
+            opened = found[2]
             opened.logs = logs
         else:
             opened = GatewayPartition(
@@ -156,5 +160,5 @@ class Partitions:
                 budget=self._budget,
                 clock_ms=self.now_ms,
             )
-        self._opened[topic.topic_id, partition] = config, opened
+        self._opened[topic.topic_id, partition] = topic, config, opened
         return opened

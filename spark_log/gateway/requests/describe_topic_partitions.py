@@ -69,13 +69,13 @@ def _topic(gateway: Gateway, topic: TopicImage, numbers: list[int], rack: str) -
 
 
 def _partition(gateway: Gateway, topic: TopicImage, number: int, rack: str) -> Any:
-    leader_id = gateway.leader(topic.topic_id, number, rack).gateway_id
+    replicas = gateway.replicas(topic.topic_id, number, rack)
     return _Response.DescribeTopicPartitionsResponsePartition(
         partition_index=number,
-        leader_id=leader_id,
+        leader_id=replicas[0],
         leader_epoch=topic.partitions[number].leader_epoch,
-        replica_nodes=[leader_id],
-        isr_nodes=[leader_id],
+        replica_nodes=replicas,
+        isr_nodes=replicas,
         # Java's admin client takes no null here, though the schema allows it.
         eligible_leader_replicas=[],
         last_known_elr=[],

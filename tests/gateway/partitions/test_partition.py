@@ -6,6 +6,7 @@ from spark_log.gateway.partitions.partition import GatewayPartition
 from spark_log.gateway.partitions.partition_logs import Appended
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, CachedBatch
+from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from tests.gateway.partitions.test_partitions import SlowReads, settle
 
 
@@ -32,20 +33,20 @@ def test_a_probe_that_sees_an_append_under_way_sends_no_reader_to_the_log():
         )
         partition.end_offset = 0
         partition.on_checked()
-        changed = asyncio.Event()
-        partition.wait_with(changed)
+        fetch = WaitingFetch()
+        partition.add_waiting(fetch)
         appended = partition.append(ProducedBatch(memoryview(b"")))
         await settle()
         partition.on_grown()
-        assert not changed.is_set()
+        assert not await fetch.wait(0)
         blocking.end()
         await appended
-        assert changed.is_set()
+        assert await fetch.wait(0)
         fetched = await partition.fetch(0, 100, "read_uncommitted")
         assert fetched.parts == [b"as the client sent it"]
 
-        changed.clear()
+        fetch.clear()
         partition.on_grown()  # by another process: no append is under way
-        assert changed.is_set()
+        assert await fetch.wait(0)
 
     asyncio.run(test())

@@ -367,13 +367,6 @@ class TestReadCommitted:
 
 
 class TestRequests:
-    def test_with_a_session_begin_anew(self, client):
-        fields = fetch_fields({0: 0}, session_id=3, session_epoch=1)
-        response = client.ask("Fetch", 11, **fields)
-        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        response = client.ask("Fetch", 11, **fetch_fields({0: 0}, session_epoch=0))
-        assert (response.error_code, response.session_id) == (0, 0)
-
     def test_with_a_newer_leader_epoch_are_refused(self, client):
         assert fetch(client, 0, epoch=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert fetch(client, 0, epoch=0).error_code == ErrorCode.NONE

@@ -22,6 +22,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.suite import (
     Outcome,
@@ -32,7 +33,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite())
+SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite(), KafkaPython())
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
