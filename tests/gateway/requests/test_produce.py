@@ -7,7 +7,12 @@ import pytest
 from spark_log import Admin, Consumer, NewTopic
 from spark_log.errors import StorageError
 from spark_log.gateway.errors import ErrorCode
-from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
+from spark_log.gateway.record_batches import (
+    BatchTarget,
+    CompressionType,
+    from_arrow,
+    split,
+)
 from spark_log.gateway.requests import produce as produce_module
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.gateway.data_client import (
@@ -86,6 +91,23 @@ class TestABatch:
         assert answer.log_append_time_ms > 1_700_000_000_000
         (batch,) = batches_of(fetch(client, 0, topic="timed"))
         assert (batch.timestamp_type, batch.max_timestamp_ms) == (1, answer.log_append_time_ms)
+
+    def test_without_timestamps_keeps_none(self, client, root):
+        """The limit of the topic does not concern it, as in Kafka."""
+        configs = {"message.timestamp.before.max.ms": "1000"}
+        Admin(root).create_topics([NewTopic("limited", topic_configs=configs)])
+        rows = [row(value=b"a", timestamp=-1_000)]
+        data = from_arrow(record_batch(rows), base_offset=0, target=BatchTarget())
+        assert split(data, max_batches=1)[0].max_timestamp_ms == -1
+        assert produce(client, data, topic="limited").error_code == ErrorCode.NONE
+        with running_gateway(root) as other, other.client() as from_log:
+            for reader in (client, from_log):
+                (batch,) = batches_of(fetch(reader, 0, topic="limited"))
+                assert batch.max_timestamp_ms == -1
+        rows = [row(value=b"a", timestamp=-2_000)]
+        data = from_arrow(record_batch(rows), base_offset=0, target=BatchTarget())
+        answer = produce(client, data, topic="limited")
+        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
 
     def test_without_keys_is_refused_by_a_compacted_topic(self, client, root):
         configs = {"cleanup.policy": "compact"}
