@@ -22,7 +22,14 @@ from spark_log.gateway.protocol import (
 from spark_log.gateway.request_memory import RequestMemory
 from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
-from spark_log.gateway.security import Authenticator, Users, tls_context
+from spark_log.gateway.security import (
+    Authenticator,
+    MetadataUsers,
+    Users,
+    UsersFile,
+    UserSource,
+    tls_context,
+)
 from spark_log.metrics import Family
 from spark_log.metrics.definitions import (
     FETCH_SESSION_EVICTIONS,
@@ -33,13 +40,14 @@ from spark_log.metrics.definitions import (
     GATEWAY_MEMORY,
     GATEWAYS,
 )
-from spark_log.util import SYSTEM_CLOCK
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
     from spark_log.cluster import Cluster
     from spark_log.config import GatewayConfig
-    from spark_log.gateway.request import RequestContext
+    from spark_log.gateway.request import Api, RequestContext
+    from spark_log.metadata import MetadataImage
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +72,7 @@ class GatewayServer:
         *,
         handlers: Mapping[int, Handler] = HANDLERS,
         version: str = "",
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Return a server that does not listen yet.
 
@@ -73,6 +82,7 @@ class GatewayServer:
             config: the settings.
             handlers: the handlers by the keys of their APIs.
             version: the version of spark-log, which the registry shows.
+            clock: measures the times of requests, and of the sessions of SASL.
 
         Raises:
             InvalidConfigurationError: a file of TLS, or of the users, cannot be used.
@@ -80,10 +90,11 @@ class GatewayServer:
         self._config = config
         self._handlers = handlers
         self._version = version
+        self._clock = clock
         self.memory = RequestMemory(config.queued_max_request_bytes)
         protocol = config.security_protocol
         self._tls = tls_context(config) if protocol.endswith("SSL") else None
-        self._users = Users(_users_file(config)) if protocol.startswith("SASL") else None
+        self._users = _users(cluster, config) if protocol.startswith("SASL") else None
         self._server: asyncio.Server | None = None
         self._is_stopping = False
         self._checks: asyncio.Task[None] | None = None
@@ -126,6 +137,7 @@ class GatewayServer:
         except BaseException:
             self._server.close()
             raise
+        await self._warn_without_users()
         await self._server.start_serving()
         self._checks = loop.create_task(self._check_connections())
         _log.info(
@@ -136,6 +148,18 @@ class GatewayServer:
             found[1],
         )
         return found[0], found[1]
+
+    async def _warn_without_users(self) -> None:
+        cluster = self.gateway.cluster
+        if self._users is None:
+            return
+        with cluster.suppressed.suppress("gateway users", cluster.root, SparkLogError):
+            if not await self.gateway.run_blocking(self._users.names):
+                _log.warning(
+                    "%s: no client can authenticate, because there are no users: add one with "
+                    "spark-log gateway-users add",
+                    cluster.root,
+                )
 
     @property
     def is_listening(self) -> bool:
@@ -188,7 +212,12 @@ class GatewayServer:
     def _new_authenticator(self) -> Authenticator | None:
         if self._users is None:
             return None
-        return Authenticator(self._users, self._config.sasl_enabled_mechanisms)
+        return Authenticator(
+            self._users,
+            self._config.sasl_enabled_mechanisms,
+            session_lifetime_ms=self._config.connections_max_reauth_ms,
+            clock=self._clock,
+        )
 
     def _on_open(self, connection: Connection) -> bool:
         if len(self.connections) >= self._config.max_connections:
@@ -241,15 +270,15 @@ class GatewayServer:
             )
         return decode_request(api.name, header, frame)
 
-    def ends_with_connection(self, api_key: int) -> bool:
-        """Return whether an answer is worth nothing when its client is gone."""
-        return self._handlers[api_key].api.ends_with_connection
+    def api(self, api_key: int) -> Api:
+        """Return the API of a request that was decoded."""
+        return self._handlers[api_key].api
 
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
         handler = self._handlers[context.api_key]
         name, version = handler.api.name, context.api_version
-        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        began_ms = self._clock.monotonic_ms()
         code: int = ErrorCode.NONE
         try:
             if request is None:  # of an unknown version
@@ -261,7 +290,7 @@ class GatewayServer:
             code = error_code(error)
             response = self._error_response(handler, context, request, error)
         finally:
-            duration_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+            duration_ms = self._clock.monotonic_ms() - began_ms
             self._metrics.record(name, version, duration_ms, ErrorCode(code).name if code else None)
         if response is None:
             return None
@@ -305,11 +334,14 @@ class GatewayServer:
         return handler.api.error_response(request, code, str(error))
 
 
-def _users_file(config: GatewayConfig) -> Path:
+def _users(cluster: Cluster, config: GatewayConfig) -> Users:
+    """Return the users of a listener with SASL: those of the file before those of the metadata."""
+
+    def image() -> MetadataImage:
+        found = cluster.metadata.recent_image(config.metadata_max_age_ms)
+        return cluster.image() if found is None else found
+
+    in_metadata: UserSource = MetadataUsers(image)
     if not config.sasl_users_file:
-        raise InvalidConfigurationError(
-            f"security.protocol is {config.security_protocol}, and sasl.users.file is missing; "
-            f"write one with spark-log gateway-users",
-            key="sasl.users.file",
-        )
-    return Path(config.sasl_users_file)
+        return Users(in_metadata)
+    return Users(UsersFile(Path(config.sasl_users_file)), in_metadata)

@@ -55,10 +55,12 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway_processes(root, count):
+def gateway_processes(root, count, settings=SHORT):
     """Run gateways for the block; those that were killed meanwhile are left alone."""
-    running = [GatewayProcess(root) for _ in range(count)]
+    running = []
     try:
+        for _ in range(count):
+            running.append(GatewayProcess(root, settings))
         yield running
     finally:
         for each in running:

@@ -37,6 +37,10 @@ class Held:
             await event.wait()
         return None if request.member_id == "no answer" else _Response(throttle_time_ms=number)
 
+    async def handle_sync(self, gateway, context, request):
+        await self.handle(gateway, context, request)
+        return _Large()
+
     def wait_for(self, numbers):
         with self.changed:
             assert self.changed.wait_for(lambda: self.started == numbers, TIMEOUT_S), self.started
@@ -49,7 +53,12 @@ def held():
 
 @pytest.fixture
 def handlers(held):
-    return {**HANDLERS, 12: Handler(Api(12, "Heartbeat", 0, 4), held.handle)}
+    overlapping = Api(12, "Heartbeat", 0, 4, overlaps=True)
+    return {
+        **HANDLERS,
+        12: Handler(overlapping, held.handle),
+        14: Handler(Api(14, "SyncGroup", 0, 5), held.handle_sync),
+    }
 
 
 @pytest.fixture
@@ -63,7 +72,7 @@ def answer(gateway, held, *numbers):
         gateway.call(held.events[number].set)
 
 
-def test_requests_are_started_in_order_and_overlap_and_answers_keep_the_order(
+def test_requests_that_overlap_are_started_in_order_and_answers_keep_the_order(
     gateway, client, held
 ):
     sent = [client.send("Heartbeat", 4, generation_id=number) for number in range(5)]
@@ -72,6 +81,24 @@ def test_requests_are_started_in_order_and_overlap_and_answers_keep_the_order(
     received = [client.receive() for _ in range(5)]
     assert [found for found, _ in received] == sent
     assert [response.throttle_time_ms for _, response in received] == [0, 1, 2, 3, 4]
+
+
+def test_a_request_that_does_not_overlap_begins_when_those_before_it_have_ended(
+    gateway, client, held
+):
+    apis = ("Heartbeat", "Heartbeat", "SyncGroup", "SyncGroup", "Heartbeat")
+    for number, api in enumerate(apis):
+        client.send(api, 4, generation_id=number)
+    held.wait_for([0, 1, 4])
+    answer(gateway, held, 1)
+    held.wait_for([0, 1, 4])
+    answer(gateway, held, 0)
+    held.wait_for([0, 1, 4, 2])
+    answer(gateway, held, 2)
+    held.wait_for([0, 1, 4, 2, 3])
+    answer(gateway, held, 3, 4)
+    for _ in apis:
+        client.receive()
 
 
 def test_a_request_without_answer_does_not_hold_the_next(gateway, client, held):
@@ -250,7 +277,7 @@ def test_a_fault_of_a_handler_ends_its_connection_after_the_answers_before_it(
 
 def test_a_request_that_only_waits_ends_with_its_connection_and_others_do_not(tmp_path, held):
     handlers = {
-        12: Handler(Api(12, "Heartbeat", 0, 4, ends_with_connection=True), held.handle),
+        12: Handler(Api(12, "Heartbeat", 0, 4, only_reads=True), held.handle),
         13: Handler(Api(13, "LeaveGroup", 0, 4), _leave),
     }
     with running_gateway(tmp_path / "root", handlers=handlers) as gateway:

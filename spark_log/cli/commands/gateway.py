@@ -139,7 +139,7 @@ def gateway(
         broker_options=root.broker_options,
         client_rack=config.broker_rack,
     )
-    from spark_log.gateway import GatewayServer
+    from spark_log.gateway import GatewayServer, new_event_loop
 
     async def serve() -> None:
         server = GatewayServer(cluster, root.admin(cluster), config, version=__version__)
@@ -154,7 +154,8 @@ def gateway(
 
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
     try:
-        asyncio.run(serve())
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(serve())
     finally:
         cluster.release()
 

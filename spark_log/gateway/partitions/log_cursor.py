@@ -8,12 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_log.gateway.record_batches import BatchTarget, control_batch, from_arrow
+from spark_log.gateway.record_batches import (
+    HEADER_BYTES,
+    BatchTarget,
+    control_batch,
+    encoded_sizes,
+    from_arrow,
+)
 from spark_log.log import IsolationLevel, LogBatch, PartitionLog
 from spark_log.record import EndTransactionMarker
 
 PIECE_BYTES = 1_048_576
-"""Approximate size of the batches that large Arrow batches are cut into."""
+"""Largest size of the batches that large Arrow batches are cut into, but for a larger record."""
 
 
 @dataclass(slots=True)
@@ -60,14 +66,14 @@ class LogCursor:
         self._batch: LogBatch | None = None
         self._offsets = np.empty(0, np.int64)
         self._row = 0
-        self._row_bytes = 1
+        self._ends_bytes = np.zeros(1, np.int64)  # the size of all rows before each row
         self._following = offset
 
     def read(self, max_bytes: int) -> list[bytes | bytearray]:
         """Return the next batches; none at the log's end.
 
         Args:
-            max_bytes: approximate size of all batches. There is at least one record.
+            max_bytes: the largest size of all batches. There is at least one record, of any size.
 
         Raises:
             OffsetOutOfRangeError: the next offset is not in the log.
@@ -89,8 +95,8 @@ class LogCursor:
                 rows = 1
             if pending is not None:
                 parts.append(_encoded(pending, int(pending.offsets[-1])))
+            size_bytes += HEADER_BYTES + self._size_bytes(rows)
             pending = self._take(rows)
-            size_bytes += rows * self._row_bytes
         if pending is not None:
             parts.append(_encoded(pending, self.next_offset - 1))
         elif self.next_offset > begin:
@@ -111,12 +117,20 @@ class LogCursor:
             return True
         self._batch, self._row, self._following = batch, 0, following
         self._offsets = batch.offsets()
-        self._row_bytes = max(1, batch.records.nbytes // batch.records.num_rows)
+        sizes = encoded_sizes(
+            batch.records, self._offsets, splits_at_times=bool(batch.timestamp_type)
+        )
+        self._ends_bytes = np.concatenate([[0], np.cumsum(sizes)])
         return True
 
     def _rows_within(self, max_bytes: int) -> int:
-        rows = min(max_bytes, PIECE_BYTES) // self._row_bytes
-        return min(rows, len(self._offsets) - self._row)
+        """Return the number of the next rows that a batch of this size has room for."""
+        limit_bytes = self._ends_bytes[self._row] + min(max_bytes, PIECE_BYTES) - HEADER_BYTES
+        found = int(np.searchsorted(self._ends_bytes, limit_bytes, side="right")) - 1 - self._row
+        return max(0, found)
+
+    def _size_bytes(self, rows: int) -> int:
+        return int(self._ends_bytes[self._row + rows] - self._ends_bytes[self._row])
 
     def _take(self, rows: int) -> _Piece:
         batch, row = self._batch, self._row

@@ -42,6 +42,11 @@ class FetchedPartition:
     high_watermark: int
     last_stable_offset: int
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the batches."""
+        return sum(map(len, self.parts))
+
 
 class GatewayPartition:
     """One partition. For one event loop; what blocks runs on the gateway's threads.
@@ -99,6 +104,7 @@ class GatewayPartition:
         self._stable: tuple[int, int] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
+        self._is_appending = False
 
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
@@ -123,7 +129,11 @@ class GatewayPartition:
 
     async def _append(self, produced: Sequence[ProducedBatch]) -> None:
         began_ms = self._clock_ms()
-        appended = await self._run_blocking(self.logs.append, produced)
+        self._is_appending = True
+        try:
+            appended = await self._run_blocking(self.logs.append, produced)
+        finally:
+            self._is_appending = False
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "%s-%d: %d batches in one append, end offset %d, %.1f ms",
@@ -137,6 +147,8 @@ class GatewayPartition:
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
             self._cache.add(batch)
+        if appended.base_offset == end_before:
+            self._may_have_grown = False
         self._move_end(appended.end_offset)
         if appended.base_offset >= 0:
             self.on_checked()  # the put was at the log's end
@@ -210,9 +222,15 @@ class GatewayPartition:
         self.checked_ms = self._clock_ms()
 
     def on_grown(self) -> None:
-        """Wake the fetches that wait: the log may not end at `end_offset` any more."""
-        self._may_have_grown = True
-        self._wake()
+        """Wake the fetches that wait: the log may not end at `end_offset` any more.
+
+        An append of this gateway that is under way is most likely what was seen. Its end wakes
+        them, and they then get its batches from the cache, and not from the log. The next probe, or
+        a fetch after `_MAX_UNCHECKED_MS`, finds what others appended meanwhile.
+        """
+        if not self._is_appending:
+            self._may_have_grown = True
+            self._wake()
 
     @property
     def _known_stable_offset(self) -> int | None:

@@ -165,7 +165,7 @@ class PartitionLogs:
 
         Args:
             offset: the first offset.
-            max_bytes: approximate size of all batches; there is at least one record.
+            max_bytes: the largest size of all batches; there is at least one record, of any size.
             isolation_level: ``read_committed`` ends at the last stable offset.
             known_end: the known end of the log. If the read gets past it, the end is watched from
                 there on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from spark_log.errors import SparkLogError
+from spark_log.errors import InvalidRecordError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.record_batches import (
     BatchError,
@@ -36,14 +36,15 @@ class ProduceResult:
         base_offset: the first record's offset; -1 after an error.
         append_time_ms: the timestamp that the log gave to all records; -1 if the client's stay.
         message: a sentence about the error, or None.
-        record_index: the record that is the reason of the error; -1 if it is the whole batch.
+        record_indexes: the records that are the reason of the error; empty if it is the whole
+            batch.
     """
 
     error: int = ErrorCode.NONE
     base_offset: int = -1
     append_time_ms: int = -1
     message: str | None = None
-    record_index: int = -1
+    record_indexes: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -96,7 +97,10 @@ class ProducedBatch:
     def finish(self, result: LogAppendInfo | SparkLogError) -> None:
         """Set the answer from the result of the append."""
         if isinstance(result, SparkLogError):
-            self.result = ProduceResult(error_code(result), message=str(result))
+            indexes = result.record_indexes if isinstance(result, InvalidRecordError) else ()
+            self.result = ProduceResult(
+                error_code(result), message=str(result), record_indexes=indexes
+            )
             return
         time_us = result.append_time_us
         append_time_ms = -1 if time_us == NO_TIMESTAMP else time_us // 1000
@@ -150,7 +154,8 @@ def _producer_of(batch: ClientBatch) -> ProducerAppend | None:
 
 
 def _refused(error: BatchError) -> ProduceResult:
-    return ProduceResult(error.code, message=error.message, record_index=error.record_index)
+    indexes = () if error.record_index < 0 else (error.record_index,)
+    return ProduceResult(error.code, message=error.message, record_indexes=indexes)
 
 
 def _invalid(message: str) -> BatchError:

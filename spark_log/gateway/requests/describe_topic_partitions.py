@@ -23,7 +23,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """Answer with the partitions from the cursor on, up to a limit, and with the next cursor."""
     image = await gateway.image()
     names = sorted({each.name for each in request.topics})
-    if not names:
+    if not names:  # all topics, with those that another gateway has just created
+        image = await gateway.run_blocking(gateway.cluster.image)
         names = [topic.name for topic in image.topics()]
     elif any(image.find(name) is None for name in names):  # it may be new
         image = await gateway.run_blocking(gateway.cluster.image)

@@ -38,7 +38,7 @@ def _error_response(request: Any, code: int, message: str) -> Any:
     return _Response(error_code=code)
 
 
-API = Api(1, "Fetch", 4, 18, error_response=_error_response, ends_with_connection=True)
+API = Api(1, "Fetch", 4, 18, error_response=_error_response, only_reads=True, overlaps=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +69,13 @@ class _Fetch:
     def room_bytes(self) -> int:
         """Bytes that the partition may still add to the answer."""
         return self.wanted.partition_max_bytes - self.size_bytes
+
+    def add(self, fetched: FetchedPartition) -> int:
+        """Add batches to those that were found; return their size."""
+        self.fetched, self.next_offset = fetched, fetched.next_offset
+        self.parts += fetched.parts
+        self.size_bytes += fetched.size_bytes
+        return fetched.size_bytes
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -258,8 +265,9 @@ async def _read(
 ) -> None:
     """Read partitions in the order of the request, as many at the same time as their limits allow.
 
-    The first batch that is found is returned whole, also above all limits. Without memory for more
-    the answer has what was found before that.
+    As in Kafka the first batch that is found is returned whole, also above all limits, and a batch
+    after it only within them: librdkafka cannot read an answer that is larger than it asked for.
+    Without memory for more the answer has what was found before that.
     """
     left_bytes = max_bytes - sum(each.size_bytes for each in fetches)
     has_any = left_bytes < max_bytes
@@ -274,11 +282,22 @@ async def _read(
         reserved_bytes = min(max(1, reserved_bytes), limit_bytes)
         if not await memory.reserve(reserved_bytes, has_any=has_any):
             return
-        read = (_read_one(each, limit_bytes, options, now_ms) for each in group)
-        added_bytes = sum(await asyncio.gather(*read) if len(group) > 1 else [await next(read)])
+        read = [_read_one(each, limit_bytes, options, now_ms) for each in group]
+        found = await asyncio.gather(*read) if len(read) > 1 else [await read[0]]
+        added_bytes = 0
+        for each, fetched in zip(group, found, strict=True):
+            if fetched is None:
+                continue
+            if has_any and fetched.size_bytes > min(each.room_bytes, left_bytes):
+                each.fetched = fetched  # only its offsets
+                if fetched.size_bytes > left_bytes:
+                    waiting.clear()  # the answer is full
+                continue
+            size_bytes = each.add(fetched)
+            added_bytes += size_bytes
+            left_bytes -= size_bytes
+            has_any = has_any or size_bytes > 0
         memory.reserved.change(added_bytes - reserved_bytes)
-        left_bytes -= added_bytes
-        has_any = has_any or added_bytes > 0
 
 
 def _may_have_more(fetch: _Fetch, options: _ReadOptions, now_ms: float) -> bool:
@@ -294,13 +313,15 @@ def _may_have_more(fetch: _Fetch, options: _ReadOptions, now_ms: float) -> bool:
     return False
 
 
-async def _read_one(fetch: _Fetch, left_bytes: int, options: _ReadOptions, now_ms: float) -> int:
-    """Add what the partition has to its batches; return the size of that."""
+async def _read_one(
+    fetch: _Fetch, left_bytes: int, options: _ReadOptions, now_ms: float
+) -> FetchedPartition | None:
+    """Return what the partition has next; None if it has an error."""
     partition = fetch.partition
     assert partition is not None
     most_bytes = max(1, min(fetch.room_bytes, left_bytes))
     try:
-        fetched = await partition.fetch(
+        return await partition.fetch(
             fetch.next_offset,
             most_bytes,
             options.isolation,
@@ -309,12 +330,7 @@ async def _read_one(fetch: _Fetch, left_bytes: int, options: _ReadOptions, now_m
         )
     except SparkLogError as error:
         fetch.error = error_code(error)
-        return 0
-    fetch.fetched, fetch.next_offset = fetched, fetched.next_offset
-    fetch.parts += fetched.parts
-    added_bytes = sum(map(len, fetched.parts))
-    fetch.size_bytes += added_bytes
-    return added_bytes
+        return None
 
 
 # --- the answer ----------------------------------------------------------------------------------

@@ -34,7 +34,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """
     rack = rack_of_client(context.client_id)
     is_all = request.topics is None or (context.api_version == 0 and not request.topics)
-    image = await gateway.image()
+    # A list of all topics has those that another gateway has just created.
+    image = await (gateway.run_blocking(gateway.cluster.image) if is_all else gateway.image())
     topics: list[Any] = []
     if is_all:
         topics = [_topic(gateway, topic, rack, request) for topic in image.topics()]

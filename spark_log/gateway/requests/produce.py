@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -35,7 +35,9 @@ def _error_response(request: Any, code: int, message: str) -> Any:
 
 
 # Versions 0 to 2 are advertised, because librdkafka up to 2.11 looks for them (KAFKA-18659).
-API = Api(0, "Produce", 3, 13, advertised_min_version=0, error_response=_error_response)
+API = Api(
+    0, "Produce", 3, 13, advertised_min_version=0, error_response=_error_response, overlaps=True
+)
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -191,18 +193,15 @@ def _response(request: Any, result_of: Any) -> Any:
 
 
 def _partition_response(index: int, result: ProduceResult) -> Any:
-    errors: Sequence[Any] = ()
-    if result.record_index >= 0:
-        errors = [
-            _Response.BatchIndexAndErrorMessage(
-                batch_index=result.record_index, batch_index_error_message=result.message
-            )
-        ]
     return _Response.PartitionProduceResponse(
         index=index,
         error_code=result.error,
         base_offset=result.base_offset,
         log_append_time_ms=result.append_time_ms,
-        record_errors=errors,
+        # Without messages of their own they have the batch's (KIP-467).
+        record_errors=[
+            _Response.BatchIndexAndErrorMessage(batch_index=each, batch_index_error_message=None)
+            for each in result.record_indexes
+        ],
         error_message=result.message,
     )

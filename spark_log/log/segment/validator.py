@@ -60,7 +60,8 @@ class LogValidator:
             raise InvalidRecordError(
                 f"{keys.null_count} of {records.num_rows} records have no key, but the topic is "
                 f"compacted: it keeps the last record of each key. Give every record a key, or set "
-                f"the topic's cleanup.policy to delete"
+                f"the topic's cleanup.policy to delete",
+                record_indexes=np.flatnonzero(keys.is_null()).tolist(),
             )
 
     def _check_sizes(self, records: pa.RecordBatch) -> None:
@@ -90,4 +91,7 @@ class LogValidator:
                     f"a record's timestamp, {extreme} µs since the epoch, is more than "
                     f"{limit_ms} ms {which} now. Correct it, or change the topic's {key}",
                     timestamp_us=extreme,
+                    record_indexes=np.flatnonzero(
+                        (times_us < earliest_us) | (times_us > latest_us)
+                    ).tolist(),
                 )

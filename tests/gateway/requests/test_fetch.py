@@ -19,7 +19,7 @@ from tests.gateway.data_client import (
     rows_of,
 )
 from tests.gateway.support import running_gateway
-from tests.record.samples import numbered
+from tests.record.samples import numbered, record_batch, row
 
 _DeleteRecords = message_class("DeleteRecordsRequest")
 _Fetch = message_class("FetchRequest")
@@ -99,6 +99,39 @@ class TestRecords:
             rows += [row for row in rows_of(fetched) if row[0] >= offset]
             offset = next_offset_of(fetched)
         assert rows == offsets(0, 50)
+
+    def test_of_any_size_end_at_max_bytes_but_for_the_first_record(self, client, log):
+        sizes = [1, 1, 5_000, 1, 40_000, 300, 1, 1, 9_000, 9_000]
+        log.append(record_batch([row(b"v" * size) for size in sizes]))
+        for limit in (1, 200, 5_100, 9_500, 60_000):
+            offset = 0
+            while offset < len(sizes):
+                fetched = fetch(client, offset, partition_max_bytes=limit)
+                assert len(fetched.records) <= max(limit, sizes[offset] + 100)
+                offset = next_offset_of(fetched)
+
+    def test_of_several_partitions_end_at_max_bytes_but_for_the_first_batch(self, client):
+        for partition in (0, 1):
+            for _ in range(3):
+                data = from_arrow(
+                    record_batch([row(b"v" * 900)]), base_offset=0, target=BatchTarget()
+                )
+                produce(client, data, partition=partition)
+
+        def sizes(**limits):
+            found = client.ask("Fetch", 11, **fetch_fields({0: 0, 1: 0}, **limits))
+            return [len(each.records) for each in found.responses[0].partitions]
+
+        one = len(fetch(client, 0, max_bytes=1).records)
+        assert sizes() == [3 * one, 3 * one]
+        assert sizes(max_bytes=4 * one) == [3 * one, one]
+        assert sizes(max_bytes=4 * one - 1) == [3 * one, 0]
+        assert sizes(max_bytes=one + 100) == [one, 0]
+        assert sizes(max_bytes=1) == [one, 0]
+        # A batch above the limit of its partition is not in an answer that has another one.
+        assert sizes(partition_max_bytes=100) == [one, 0]
+        found = client.ask("Fetch", 11, **fetch_fields({0: 3, 1: 0}, partition_max_bytes=100))
+        assert [len(each.records) for each in found.responses[0].partitions] == [0, one]
 
     def test_with_zstd_are_not_given_to_old_clients(self, client):
         data = from_arrow(

@@ -20,7 +20,7 @@ from tests.gateway.data_client import (
     rows_of,
 )
 from tests.gateway.support import TIMEOUT_S, running_gateway
-from tests.record.samples import numbered
+from tests.record.samples import numbered, record_batch, row
 
 
 @pytest.fixture
@@ -88,10 +88,12 @@ class TestABatch:
     def test_without_keys_is_refused_by_a_compacted_topic(self, client, root):
         configs = {"cleanup.policy": "compact"}
         Admin(root).create_topics([NewTopic("compacted", topic_configs=configs)])
-        data = bytearray(from_arrow(numbered(0, 2), base_offset=0, target=BatchTarget()))
+        rows = [row(key=b"a"), row(key=None), row(key=b"b"), row(key=None)]
+        data = from_arrow(record_batch(rows), base_offset=0, target=BatchTarget())
         answer = produce(client, data, topic="compacted")
         assert answer.error_code == ErrorCode.INVALID_RECORD
         assert "compacted" in answer.error_message
+        assert [each.batch_index for each in answer.record_errors] == [1, 3]
 
     def test_gets_no_answer_with_acks_0(self, client):
         client.send("Produce", 9, **produce_fields(client_batch(), acks=0))

@@ -1,0 +1,175 @@
+"""Runs suites from a shell, and shows which of their tests passed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kcat import KcatSuite
+from tests.gateway.suites.suite import (
+    Outcome,
+    Suite,
+    TestResult,
+    TimeLimitError,
+    running_gateways,
+)
+from tests.stores.servers import CACHE
+
+SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite(), KafkaPython())
+"""All suites, in the order in which they are run."""
+
+STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
+
+app = typer.Typer(add_completion=False)
+console = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+@app.command()
+def main(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help=f"Suites to run, all by default: {', '.join(each.name for each in SUITES)}.",
+            metavar="[SUITE]...",
+        ),
+    ] = None,
+    select: Annotated[
+        str, typer.Option(help="Run only tests in whose names this is found.", metavar="REGEX")
+    ] = "",
+    gateways: Annotated[int, typer.Option(help="Number of gateways to run against.", min=1)] = 1,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            help="Write the results into this file; those of suites that are not run stay in it.",
+            metavar="FILE",
+        ),
+    ] = None,
+) -> None:
+    """Run the test suites of Kafka's clients against gateways of this checkout.
+
+    Exits with status 1 after a failure. What a suite needs is installed once, into the user's
+    cache.
+    """
+    by_name = {each.name: each for each in SUITES}
+    if unknown := sorted(set(names or ()) - set(by_name)):
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is not a suite; give some of {', '.join(by_name)}"
+        )
+    if select and json_file:
+        raise typer.BadParameter("--json has the results of whole suites: leave out --select")
+    # An interrupted run ends its gateways and programs; so does a terminated one.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+    results = {}
+    for suite in [by_name[each] for each in names or by_name]:
+        results[suite.name] = list(_shown(_results(suite, select, gateways), suite))
+        if json_file:
+            _write_json(json_file, suite, gateways, results[suite.name])
+    _print_table(results)
+    failed = any(each.outcome is Outcome.FAILED for found in results.values() for each in found)
+    raise typer.Exit(failed)
+
+
+def _results(suite: Suite, select: str, count: int) -> Iterator[TestResult]:
+    def is_wanted(test: str) -> bool:
+        return re.search(select, test) is not None
+
+    def is_selected(test: str) -> bool:
+        return is_wanted(test) and test not in suite.not_applicable
+
+    for test, reason in suite.not_applicable.items():
+        if is_wanted(test):
+            yield TestResult(test, Outcome.NOT_APPLICABLE, reason)
+    try:
+        folder = _installed(suite)
+        with (
+            tempfile.TemporaryDirectory() as root,
+            running_gateways(Path(root, "root"), count) as running,
+        ):
+            for result in suite.run(folder, running, is_selected):
+                if is_selected(result.test):
+                    yield result
+    except subprocess.CalledProcessError as error:
+        said = f"{error}: {str(error.output)[-2000:]}"
+        yield TestResult("(the suite)", Outcome.FAILED, said)
+    except TimeLimitError as error:
+        yield TestResult("(the suite)", Outcome.FAILED, str(error))
+
+
+def _installed(suite: Suite) -> Path:
+    """Return the folder with what a suite needs; fill it if that has not been done."""
+    folder = CACHE / f"suite-{suite.name}-{suite.version}"
+    finished = folder / ".installed"
+    if not finished.exists():
+        console.print(f"Installing {suite.name} {suite.version} into {folder}, once")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        suite.install(folder)
+        finished.touch()
+    return folder
+
+
+def _shown(results: Iterator[TestResult], suite: Suite) -> Iterator[TestResult]:
+    """Print each result, and count them while they arrive."""
+    counted: Counter[Outcome] = Counter()
+    with console.status(f"{suite.name}: starting") as status:
+        for result in results:
+            counted[result.outcome] += 1
+            mark = f"[{STYLES[result.outcome]}]{result.outcome}[/]"
+            console.print(f"{suite.name} {escape(result.test)} {mark}")
+            status.update(
+                f"{suite.name}: " + ", ".join(f"{counted[each]} {each}" for each in Outcome)
+            )
+            yield result
+
+
+def _print_table(results: dict[str, list[TestResult]]) -> None:
+    out = Console(soft_wrap=True, highlight=False)
+    table = Table("suite", *(Outcome), title="Tests")
+    for name, found in results.items():
+        counted = Counter(each.outcome for each in found)
+        table.add_row(name, *(str(counted[each]) for each in Outcome))
+    out.print(table)
+    for name, found in results.items():
+        for each in found:
+            if each.outcome is not Outcome.PASSED:
+                out.print(
+                    f"{name} {each.test} {each.outcome}: {each.reason}",
+                    markup=False,
+                    style=STYLES[each.outcome],
+                )
+
+
+def _write_json(path: Path, suite: Suite, count: int, results: Sequence[TestResult]) -> None:
+    """Put the results of a suite into a file of results."""
+    runs: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    runs[f"{suite.name}, {count} {'gateway' if count == 1 else 'gateways'}"] = {
+        "client": suite.client,
+        "version": suite.version,
+        "command": f"make gateway-suites ARGS='{suite.name} --gateways {count}'",
+        "date": datetime.now(UTC).date().isoformat(),
+        "results": [asdict(each) for each in sorted(results, key=lambda each: each.test)],
+    }
+    path.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    app()
