@@ -28,6 +28,7 @@ from tests.gateway.campaign.client import SETTLE_S, Place
 from tests.gateway.campaign.fault_plan import FaultPlan
 from tests.gateway.campaign.gateways import Gateways
 from tests.gateway.campaign.java_tools import JavaCopier, JavaMember, JavaProducer
+from tests.gateway.campaign.members import PythonMember
 from tests.gateway.campaign.readers import RdkafkaReader
 from tests.gateway.campaign.root import DiskRoot, S3Root
 from tests.gateway.campaign.topics import CLUSTER, EVENTS, PARTITIONS, new_topics, partitions_of
@@ -246,6 +247,9 @@ class GatewayCampaign:
         operations = checks.all_operations(self._notes, actors.java, actors.java_producers, logs)
         self._operations = operations
         events = actors.events()
+        with (self._notes / "events").open("w") as lines:
+            lines.writelines(f"{each}\n" for each in sorted(events, key=lambda each: each.at_s))
+        python_members = {each.name for each in actors.members if isinstance(each, PythonMember)}
         groups = (CLASSIC_GROUP, CONSUMER_GROUP)
         committed = {group: self._committed(group) for group in groups}
         self._find("history", checks.check_operations(operations))
@@ -255,7 +259,7 @@ class GatewayCampaign:
             rows = committed_rows(self._cluster.store, group)
             wrong = checks.check_positions(rows)
             self._find("positions", [f"{group}: {each}" for each in wrong])
-        self._find("commits", checks.check_commits(events, committed))
+        self._find("commits", checks.check_commits(events, committed, python_members))
         self._find("owners", checks.check_owners(events))
         self._find("unread", checks.check_all_read(events, logs, groups))
         self._find("clients", actors.all_failures())

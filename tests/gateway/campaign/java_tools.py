@@ -181,7 +181,7 @@ class JavaProducer(JavaTool):
 
     def operations(self) -> list[Operation]:
         found = []
-        for number, line in enumerate(self.lines()):
+        for line in self.lines():
             if line.get("name") == "producer_send_error":
                 failure = f"not delivered: {line['message']}"
                 if failure not in self.failures:
@@ -189,8 +189,9 @@ class JavaProducer(JavaTool):
             if line.get("name") == "producer_send_success":
                 partition = TopicPartition(line["topic"], line["partition"])
                 send = Send(partition, line["value"], line["offset"])
+                number = int(line["value"].partition(".")[2])
                 found.append(Operation(self.name, number, [send], Outcome.COMMITTED))
-        return found
+        return sorted(found, key=lambda each: each.number)  # the order of the calls of send
 
 
 class JavaMember(JavaTool):
@@ -324,6 +325,8 @@ def lost_sends(
             if value.partition(".")[0] == producer.prefix and value not in known:
                 found[value].append(partition)
     return [
-        Operation(producer.name, 10**9 + number, [Send(where[0], value)], Outcome.UNKNOWN)
-        for number, (value, where) in enumerate(found.items())
+        Operation(
+            producer.name, int(value.partition(".")[2]), [Send(where[0], value)], Outcome.UNKNOWN
+        )
+        for value, where in found.items()
     ]

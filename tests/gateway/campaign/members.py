@@ -23,7 +23,7 @@ SESSION_MS = 6_000
 CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
 CONSUMER = {"group.protocol": "consumer"}
 
-Kind = Literal["assigned", "revoked", "lost", "polled", "committed"]
+Kind = Literal["assigned", "revoked", "lost", "polled", "committed", "refused"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MemberEvent:
     Attributes:
         group: the group's id.
         member: the name of the member.
-        kind: what happened. Only commits that were acknowledged are here.
+        kind: what happened. A commit that is not acknowledged is ``refused``; it may be made.
         at_s: when the member learned of it, by the clock of this machine.
         began_s: when the commit or the poll began; ``at_s`` for others.
         offsets: the partitions. With ``polled``: the first offset, with ``committed`` the offset.
@@ -150,7 +150,8 @@ class RdkafkaMember(Member):
         try:
             done = consumer.commit(offsets=wanted, asynchronous=False)
         except confluent_kafka.KafkaException:
-            return  # it is read again, by this member or by another one
+            self.note("refused", offsets, began_s)
+            return  # they are read again, by this member or by another one
         acknowledged = {
             TopicPartition(each.topic, each.partition): each.offset
             for each in done
@@ -160,7 +161,11 @@ class RdkafkaMember(Member):
 
 
 class PythonMember(Member):
-    """A consumer of kafka-python, of the classic protocol."""
+    """A consumer of kafka-python, of the classic protocol.
+
+    It keeps its position in a partition that it had before a rebalance and has after it, although
+    another member may have had it in a generation between them, of which it got no assignment.
+    """
 
     def run(self, notes):
         member = self
@@ -215,5 +220,6 @@ class PythonMember(Member):
         try:
             consumer.commit(wanted)
         except kafka.errors.KafkaError:
+            self.note("refused", offsets, began_s)
             return
         self.note("committed", offsets, began_s)
