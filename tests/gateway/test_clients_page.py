@@ -9,6 +9,7 @@ import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -151,7 +152,7 @@ def postgres():
     programs, port = found[-1], str(free_port())
     # Not in pytest's folder, which is root's alone.
     data = Path(tempfile.mkdtemp(prefix="postgres-"))
-    user = {}
+    user: dict[str, Any] = {}
     if os.geteuid() == 0:  # as root it refuses to run
         user = {"user": "nobody", "cwd": "/"}
         shutil.chown(data, "nobody")
