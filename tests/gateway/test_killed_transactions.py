@@ -37,7 +37,7 @@ class Copier:
             }
         )
         self._producer = None
-        self.outcomes = Counter()
+        self.outcomes: Counter[str] = Counter()
         self.error = None
 
     def run(self):
@@ -130,7 +130,6 @@ def test_every_record_is_copied_once(tmp_path):
         thread.join(TIMEOUT_S)
         assert copier.error is None
     values = Counter(committed(root))
-    print(copier.outcomes)
     assert values == Counter(b"%d" % number for number in range(RECORDS))
     assert copier.outcomes["aborted"] > 2
 

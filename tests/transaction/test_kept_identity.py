@@ -195,5 +195,6 @@ def test_the_record_of_a_kept_identity_is_refused_by_versions_that_would_drop_it
     run(coordinator, client, cluster)
     record = coordinator.state.to_record("x")
     assert (record.stored_version, from_json(record.to_json())) == (2, record)
-    expired = decisions.register(coordinator.state, coordinator.state.present(client), [])
-    assert expired.stored_version == 2
+    following = decisions.register(coordinator.state, coordinator.state.present(client), [])
+    assert following is not None
+    assert following.stored_version == 2

@@ -1,4 +1,4 @@
-"""What a partition knows of one idempotent producer (Kafka's ``ProducerStateEntry``)."""
+"""The state of one idempotent producer in a partition (Kafka's ``ProducerStateEntry``)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class ProducerEntry:
         first_transaction_offset: first offset of its open transaction (``currentTxnFirstOffset``);
             None if no transaction is open. An entry with an open transaction never expires.
         earlier_runs: runs of earlier epochs, in order, each with its epoch: the sequence numbers
-            of a client that keeps its epoch after a transaction go on from them (protocol A18).
+            of a client that keeps its epoch after a transaction follow them (protocol A18).
             Dropped when a sequence begins with 0; at most `MAX_RUNS`.
     """
 

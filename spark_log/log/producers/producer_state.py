@@ -142,7 +142,7 @@ class ProducerState:
         return entry.offset_by_end(append.base_sequence, record_count)
 
     def _continued_runs(self, append: ProducerAppend) -> list[SequenceRun]:
-        """Return the runs of earlier identities from which the append's sequence goes on."""
+        """Return the runs of earlier identities that the append's sequence follows."""
         return [
             run
             for origin in append.continues
@@ -181,8 +181,8 @@ class ProducerState:
         """Check that an append that is not a duplicate may be next (``ProducerAppendInfo``).
 
         A producer without an entry, or with an expired one (protocol A11), may begin with any
-        sequence number, as in Kafka: its records may have been deleted. If the sequence goes on
-        from earlier identities (protocol A18), those must have no entry either.
+        sequence number, as in Kafka: its records may have been deleted. If the sequence
+        follows that of earlier identities (protocol A18), those must have no entry either.
 
         Args:
             append: the append to check.

@@ -224,7 +224,11 @@ def _encode_transactions(producers: ProducerState) -> str:
     aborted = [
         [each.producer_id, each.first_offset, each.marker_offset] for each in transactions.aborted
     ]
-    content = {"open": open_ones, "aborted": aborted, "unlisted": transactions.unlisted}
+    content: dict[str, Any] = {
+        "open": open_ones,
+        "aborted": aborted,
+        "unlisted": transactions.unlisted,
+    }
     earlier_runs = {
         str(producer_id): [
             [epoch, run.base_sequence, run.base_offset, run.record_count]
