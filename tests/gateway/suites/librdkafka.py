@@ -422,11 +422,15 @@ def _failure(test: str, reason: str) -> TestResult:
 
 
 def _write_scripts(folder: Path) -> None:
-    """Write what tests call of a distribution of Kafka: its jars, and its command for topics."""
+    """Write what tests call of a distribution of Kafka: jars, and two of its commands."""
     libs = fetch_jars("libs", BROKER_ARTIFACTS)
     (folder / "libs").symlink_to(libs)
-    script = folder / "bin/kafka-topics.sh"
-    script.parent.mkdir()
-    command = "org.apache.kafka.tools.TopicCommand"
-    script.write_text(f'#!/bin/sh\nexec {find_java()} -cp "{libs}/*" {command} "$@"\n')
-    script.chmod(0o755)
+    (folder / "bin").mkdir()
+    java = f'{find_java()} -cp "{libs}/*:$CLASSPATH"'
+    for name, what in (
+        ("kafka-topics.sh", "org.apache.kafka.tools.TopicCommand "),
+        ("kafka-run-class.sh", ""),
+    ):
+        script = folder / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec {java} {what}"$@"\n')
+        script.chmod(0o755)
