@@ -298,8 +298,10 @@ def _cluster(root: Path, count: int, mode: Mode) -> Iterator[Gateways]:
         return
     with ExitStack() as stack:
         addresses: list[str] = []
+        # They know each other before the test-runner has created a topic.
+        settings |= {"broker.join.delay.ms": "0", "broker.heartbeat.interval.ms": "100"}
         for number in ("1", "2", "3"):
-            own = {"broker.id": number, "broker.rack": f"RACK{number}", "broker.join.delay.ms": "0"}
+            own = {"broker.id": number, "broker.rack": f"RACK{number}"}
             running = stack.enter_context(running_gateways(root, settings={**settings, **own}))
             addresses += running.addresses
         yield Gateways(root, tuple(addresses))
