@@ -26,6 +26,7 @@ from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, write_results
+from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -42,6 +43,7 @@ SUITES: tuple[Suite, ...] = (
     ConfluentKafka(),
     AioKafka(),
     KafkaJs(),
+    RsKafka(),
     KcatSuite(),
 )
 """All suites, in the order in which they are run."""
