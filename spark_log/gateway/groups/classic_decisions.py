@@ -238,8 +238,8 @@ def leave(
 def check_commit(state: GroupState, identity: MemberIdentity, generation: int) -> GroupError:
     """Return why a member may not commit offsets; NONE if it may.
 
-    A client without a generation assigns partitions itself: it may if the group is empty. It may
-    have a member's id all the same, which clients of the consumer protocol make themselves.
+    As in Kafka a client that assigns partitions itself, which has no generation, may if the group
+    is empty. It may have an id: clients of the consumer protocol make theirs when they start.
     """
     if generation < 0 and state.classic.state == EMPTY:
         return GroupError.NONE

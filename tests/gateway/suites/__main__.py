@@ -25,6 +25,7 @@ from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
+from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.suite import (
@@ -39,6 +40,7 @@ from tests.stores.servers import CACHE
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
     KafkaGo(),
+    Librdkafka(),
     KafkaPython(),
     ConfluentKafka(),
     AioKafka(),
