@@ -95,7 +95,7 @@ def _results(
     program: Path, names: Sequence[str], env: Mapping[str, str], time_limit_s: float
 ) -> Iterator[TestResult]:
     """Run tests of a program, and yield their results; those that failed come last."""
-    command = [program, "--exact", "--test-threads=2", *names]
+    command: list[str | Path] = [program, "--exact", "--test-threads=2", *names]
     waiting = set(names)
     failed: list[str] = []
     output: dict[str, list[str]] = {}
