@@ -33,7 +33,7 @@ EVICTION_MS: Final = 120_000.0
 ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``."""
 
 MAX_CACHED_PARTITIONS: Final = 200_000
-"""Maximum number of partitions in all sessions, about 60 MB. A session that would grow beyond it is
+"""Maximum number of partitions in all sessions, about 75 MB. A session that would grow beyond it is
 closed, and none is created: Kafka bounds the number of sessions alone, and a client could fill the
 memory with names of partitions that do not exist."""
 
