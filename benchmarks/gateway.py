@@ -8,9 +8,9 @@ defaults sync nothing per append; the gateway is measured so (``flush.on.append=
 the default of a topic, which syncs each append. The client takes a core for itself; so the CPU time
 of the server is shown, too.
 
-``--s3`` counts the requests to a topic's objects on an S3 server whose answers take 20 ms, until its
-merges are done, too. Delivery times are those of a producer that sends 100 records a second to the
-partitions in turn.
+``--s3`` counts the requests to a topic's objects on an S3 server whose answers take 20 ms, until
+its merges are done, too. Delivery times are those of a producer that sends 100 records a second to
+the partitions in turn.
 """
 
 import argparse
