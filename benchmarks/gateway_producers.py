@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from benchmarks.command_line import positive
@@ -51,12 +52,11 @@ def measure(options: argparse.Namespace) -> Report:
         servers = []
         if options.kafka:
             broker = stack.enter_context(KafkaBroker(Path(directory)))
-            pid = broker.pid
-            servers.append(Server("Kafka", broker.bootstrap_servers, lambda pid=pid: cpu_s_of(pid)))
+            servers.append(Server("Kafka", broker.bootstrap_servers, partial(cpu_s_of, broker.pid)))
         address, pid = stack.enter_context(running_gateway(f"{directory}/root"))
         unsynced = {"flush.on.append": "false"}
         servers += [
-            Server(name, address, lambda: cpu_s_of(pid), configs)
+            Server(name, address, partial(cpu_s_of, pid), configs)
             for name, configs in (("gateway", unsynced), ("gateway, synced", {}))
         ]
         for turn in range(options.turns):
