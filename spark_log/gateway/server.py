@@ -19,6 +19,7 @@ from spark_log.gateway.protocol import (
     decode_request,
     encode_response,
 )
+from spark_log.gateway.request import EndConnectionError
 from spark_log.gateway.request_memory import RequestMemory
 from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
@@ -176,8 +177,11 @@ class GatewayServer:
             return
         self._is_stopping = True
         await self.gateway.leave()
+        # What waits for others is answered at once: clients go on at another gateway.
         self.gateway.groups.close()
         self.gateway.consumer_groups.close()
+        self.gateway.partitions.drain()
+        self.memory.drain()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()
@@ -286,6 +290,9 @@ class GatewayServer:
             else:
                 response = await handler.handle(self.gateway, context, request)
             code = getattr(response, "error_code", ErrorCode.NONE)
+        except EndConnectionError as error:
+            code = error.code
+            raise
         except Exception as error:
             code = error_code(error)
             response = self._error_response(handler, context, request, error)

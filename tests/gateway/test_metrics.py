@@ -6,6 +6,7 @@ from spark_log.metrics import collector_of, new_registry, scrape_text
 from tests.gateway.data_client import fetch_fields
 from tests.gateway.support import running_gateway
 from tests.metrics.support import samples
+from tests.waiting import wait_until
 
 _Topic = message_class("MetadataRequest").MetadataRequestTopic
 
@@ -36,8 +37,7 @@ def test_connections_memory_and_gateways_are_counted(gateway, client):
     with gateway.client() as hostile:
         hostile.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
         assert hostile.is_closed()
-    while gateway.call(lambda: len(gateway.server.connections)) > 1:
-        pass
+    wait_until(lambda: gateway.call(lambda: len(gateway.server.connections)) <= 1)
     found = scrape(gateway)
     assert found["kafka_server_socket_server_metrics_connection_count",] == 1
     assert found["spark_log_gateway_connections_closed_total",] == 1

@@ -20,12 +20,15 @@ from tests.gateway.data_client import (
 )
 from tests.gateway.support import running_gateway
 from tests.record.samples import numbered, record_batch, row
+from tests.waiting import wait_until
 
 _DeleteRecords = message_class("DeleteRecordsRequest")
 _Fetch = message_class("FetchRequest")
 
 LONG_MS = 20_000
 """A wait that a test does not reach the end of."""
+
+FOR_EVER_MS = 2**31 - 1
 
 
 @pytest.fixture
@@ -163,9 +166,8 @@ class TestRecords:
         fetch(client, 0, max_wait_ms=1)
         partition.changed_ms = float("-inf")  # at rest for long, so that probes are rare
         log.append(numbered(0, 2))
-        while not (found := fetch(client, 0, max_wait_ms=1)).records:
-            pass
-        assert rows_of(found) == offsets(0, 2)
+        found = wait_until(lambda: rows_of(fetch(client, 0, max_wait_ms=1)))
+        assert found == offsets(0, 2)
 
 
 class TestOffsets:
@@ -243,13 +245,34 @@ class TestWaiting:
         memory = gateway.server.memory
         gateway.call(memory.change, memory.limit_bytes - 1000)
         client.send("Fetch", 11, **fetch_fields({0: 0}, max_wait_ms=LONG_MS))
-        while not gateway.call(lambda: memory.has_waiting):
-            pass
+        wait_until(lambda: gateway.call(lambda: memory.has_waiting))
         gateway.call(memory.change, 1000 - memory.limit_bytes)
         _, response = client.receive()
         assert rows_of(response.responses[0].partitions[0]) == offsets(0, 3)
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
+
+    @pytest.mark.parametrize("waits_for_memory", [False, True])
+    def test_ends_with_what_there_is_when_the_gateway_stops(
+        self, client, gateway, waits_for_memory
+    ):
+        """Without the end of the wait, ``stop`` would close the connection without an answer."""
+        produce(client, client_batch(0, 1))
+        server = gateway.server
+        partition = server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0)
+        if waits_for_memory:
+            gateway.call(server.memory.change, server.memory.limit_bytes - 1000)
+        fields = fetch_fields({0: 0}, max_wait_ms=FOR_EVER_MS, min_bytes=1000)
+        client.send("Fetch", 11, **fields)
+        if waits_for_memory:
+            wait_until(lambda: gateway.call(lambda: server.memory.has_waiting))
+        else:
+            wait_until(lambda: gateway.call(lambda: partition.is_waited_for))
+        gateway.run(server.stop())
+        _, response = client.receive()
+        (found,) = response.responses[0].partitions
+        assert found.error_code == ErrorCode.NONE
+        assert rows_of(found) == ([] if waits_for_memory else offsets(0, 1))
+        assert client.is_closed()
 
     def test_ends_after_max_wait(self, client):
         assert not fetch(client, 0, max_wait_ms=1).records
@@ -289,6 +312,23 @@ class TestReadCommitted:
         self.send(log, 2)
         log.append_markers([EndTransactionMarker(2, 1, False)])
         assert self.values(client) == (["1:0", "1:1"], 5)
+
+    @pytest.mark.parametrize(("committed", "expected"), [(True, [8]), (False, [4, 8])])
+    def test_ends_with_a_control_batch_if_the_log_ends_with_markers(
+        self, client, log, committed, expected
+    ):
+        self.send(log, 1, is_transactional=False)
+        self.send(log, 2)
+        log.append_markers([EndTransactionMarker(2, 1, True)])
+        self.send(log, 3)
+        log.append_markers([EndTransactionMarker(3, 1, False)])
+        log.append_markers([EndTransactionMarker(4, 1, False)])
+        kinds, offset = [], 0
+        while (fetched := fetch(client, offset, isolation_level=int(committed))).records:
+            kinds += [(each.is_control, each.last_offset) for each in batches_of(fetched)]
+            offset = next_offset_of(fetched)
+        assert [last for is_control, last in kinds if is_control] == expected
+        assert offset == 9
 
     def test_moves_past_a_log_of_aborted_records(self, client, log):
         self.send(log, 2)
@@ -492,8 +532,14 @@ class TestRequests:
         with Producer(root) as producer:
             producer.send(TOPIC, b"new").result()
         # For metadata.max.age.ms the gateway may know the old topic: its records, or what is left.
-        while (found := rows_of(answer := fetch(client, 0))) != [(0, "new")]:
-            assert answer.error_code or found in ([], offsets(0, 2))
+
+        def is_new():
+            answer = fetch(client, 0)
+            found = rows_of(answer)
+            assert answer.error_code or found in ([], offsets(0, 2), [(0, "new")])
+            return found == [(0, "new")]
+
+        wait_until(is_new)
 
 
 def list_offsets_fields(timestamp, *, epoch=-1, isolation_level=0):
