@@ -8,6 +8,7 @@ from functools import partial
 
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig, TopicConfig
+from spark_log.consumer import resolver
 from spark_log.gateway.partitions.client_quotas import ClientQuotas
 from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
@@ -46,6 +47,7 @@ class Partitions:
         self._in_order = asyncio.Lock()
         self._waiting = 0
         self._merges = MergeThread("spark-log-gateway-merges")
+        self.is_draining = False
         self.quotas = ClientQuotas()
         self.tail_watch = TailWatch(
             run_blocking,
@@ -58,6 +60,12 @@ class Partitions:
     def now_ms(self) -> float:
         """Return monotonic time in milliseconds."""
         return self._clock.monotonic_ms()
+
+    def drain(self) -> None:
+        """Let fetches wait for no more records: those that wait answer with what they have."""
+        self.is_draining = True
+        for *_, partition in self._opened.values():
+            partition.on_changed()
 
     def close(self) -> None:
         """End the probes and the merges; a merge that runs is not waited for."""
@@ -139,6 +147,7 @@ class Partitions:
             config,
             merges=self._merges,
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
+            resolve=resolver(self._cluster),
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
             opened = found[2]

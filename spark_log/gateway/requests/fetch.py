@@ -210,6 +210,8 @@ async def _fetch_all(
             left_ms = deadline_ms - gateway.partitions.now_ms()
             if size_bytes >= request.min_bytes or left_ms <= 0:
                 return
+            if gateway.partitions.is_draining:
+                return
             gateway.partitions.tail_watch.watch(partitions)
             if not await waiting.wait(left_ms / 1000):
                 return

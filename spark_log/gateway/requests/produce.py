@@ -14,10 +14,11 @@ from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.partitions import GatewayPartition, ProducedBatch, ProduceResult
 from spark_log.gateway.protocol import message_class
-from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.request import Api, EndConnectionError, RequestContext
 from spark_log.gateway.requests.topics import topics_of
+from spark_log.gateway.requests.transaction_errors import produce_error
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition
+from spark_log.transaction import PresentProducer, TopicIdPartition
 
 _Response = message_class("ProduceResponse")
 
@@ -28,9 +29,14 @@ _MIN_TIMEOUT_MS: Final = 1_000
 """The least ``timeout_ms`` that has an effect. A broker's own append does not count for it, so
 clients may give less than an append to an object store takes."""
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_FIRST_THAT_ADDS: Final = 12
+"""The first version of KIP-890's second protocol: the request adds its partitions to the
+transaction. Earlier clients have sent AddPartitionsToTxn."""
 
 
 def _error_response(request: Any, code: int, message: str) -> Any:
+    if request.acks == 0:
+        raise EndConnectionError(ErrorCode(code), message)
     return _response(request, lambda _topic, _partition: ProduceResult(code, message=message))
 
 
@@ -43,9 +49,11 @@ API = Api(
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Append the batches, and answer when all of them are durable.
 
-    The batches take their places in the queues of their partitions in the order of requests. With
-    ``acks`` 0 there is no answer. The answer to 1 is that to -1: all in-sync replicas have them.
-    After ``timeout_ms`` a batch whose append has not begun is not appended any more.
+    The batches take their places in the queues of their partitions in the order of requests. They
+    are durable with ``acks`` -1 when all in-sync replicas have them, with 1 when the leader has
+    them. With 0 there is no answer; after an error the connection is closed instead, as in Kafka,
+    so that the client reads the metadata again. After ``timeout_ms`` a batch whose append has not
+    begun is not appended any more.
     """
     deadline_ms = gateway.partitions.now_ms() + max(request.timeout_ms, _MIN_TIMEOUT_MS)
     if request.acks not in _ACKS:
@@ -70,25 +78,37 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 continue
             records = memoryview(each.records if each.records is not None else b"")
             size_bytes += len(records)
-            produced = ProducedBatch(records, transactional_id=request.transactional_id)
+            produced = ProducedBatch(
+                records,
+                transactional_id=request.transactional_id,
+                waits_for_all=request.acks == -1 or request.transactional_id is not None,
+            )
             if request.transactional_id is not None and len(records) > _PRODUCER_POSITION + 10:
                 produced.is_ready = False
                 in_transaction[TopicIdPartition(topic.topic_id, each.index)] = produced
             appends[key] = _Append(partition, partition.append(produced))
     if in_transaction:
-        await _add_to_transaction(gateway, request.transactional_id, in_transaction)
+        await _add_to_transaction(
+            gateway, request.transactional_id, in_transaction, context.api_version
+        )
     timeout_ms = None if request.acks == 0 else deadline_ms - gateway.partitions.now_ms()
     await _wait(gateway, context, appends.values(), timeout_ms)
     results |= {key: each.result for key, each in appends.items()}
-    response = _response(request, lambda number, index: results[number, index])
-    response.throttle_time_ms = gateway.partitions.quotas.throttle_ms(
+    throttle_ms = gateway.partitions.quotas.throttle_ms(
         gateway.partitions.known_image,
         "producer",
         context.client_id or "",
         size_bytes,
         gateway.partitions.now_ms(),
     )
-    return None if request.acks == 0 else response
+    if request.acks == 0:
+        for result in results.values():
+            if result.error:
+                raise EndConnectionError(ErrorCode(result.error), result.message or "")
+        return None
+    response = _response(request, lambda number, index: results[number, index])
+    response.throttle_time_ms = throttle_ms
+    return response
 
 
 @dataclass(slots=True)
@@ -147,13 +167,17 @@ def _on_late_append(gateway: Gateway, future: asyncio.Future[ProduceResult]) -> 
 
 
 async def _add_to_transaction(
-    gateway: Gateway, transactional_id: str, batches: dict[TopicIdPartition, ProducedBatch]
+    gateway: Gateway,
+    transactional_id: str,
+    batches: dict[TopicIdPartition, ProducedBatch],
+    api_version: int,
 ) -> None:
     """Add partitions to the transaction of a request, then let its batches be appended (KIP-890).
 
-    Clients that add partitions by a request of their own find them added already.
+    For clients that add partitions by a request of their own it is verified that they have.
     """
     partitions = gateway.partitions
+    transactions, is_kept = gateway.transactions, api_version < _FIRST_THAT_ADDS
     by_producer: dict[ProducerIdAndEpoch, set[TopicIdPartition]] = {}
     for key, produced in batches.items():
         found = ProducerIdAndEpoch(*_PRODUCER.unpack_from(produced.data, _PRODUCER_POSITION))
@@ -162,11 +186,19 @@ async def _add_to_transaction(
     for producer, added in by_producer.items():
         try:
             await gateway.run_blocking(
-                gateway.transactions.add_partitions, transactional_id, producer, added
+                transactions.verify_kept if is_kept else transactions.add_partitions,
+                transactional_id,
+                producer,
+                added,
             )
         except SparkLogError as error:
-            result = ProduceResult(error_code(error), message=str(error))
+            code = produce_error(error, api_version) if is_kept else error_code(error)
+            result = ProduceResult(code, message=str(error))
             failed |= dict.fromkeys(added, result)
+        if is_kept:
+            for key in added:
+                batches[key].code_of = partial(produce_error, api_version=api_version)
+                batches[key].verify = partial(_verify, gateway, transactional_id, producer, key)
     image = partitions.known_image
     for key, produced in batches.items():
         produced.result, produced.is_ready = failed.get(key), True
@@ -174,6 +206,18 @@ async def _add_to_transaction(
         opened = None if topic is None else partitions.get(topic, key.partition)
         if opened is not None:
             opened.wake_appends()
+
+
+def _verify(
+    gateway: Gateway,
+    transactional_id: str,
+    client: ProducerIdAndEpoch,
+    partition: TopicIdPartition,
+    is_recent: bool,
+) -> PresentProducer:
+    return gateway.transactions.verify_kept(
+        transactional_id, client, {partition}, is_recent=is_recent
+    )
 
 
 def _response(request: Any, result_of: Any) -> Any:

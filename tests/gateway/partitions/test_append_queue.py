@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
+from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.partitions import append_queue
 from spark_log.gateway.partitions.append_queue import AppendQueue
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
+from tests.gateway.data_client import client_batch
 
 
 class Appends:
@@ -14,18 +16,29 @@ class Appends:
 
     def __init__(self):
         self.groups = []
+        self.settled = []
         self.may_end = asyncio.Semaphore(0)
-        self.queue = AppendQueue(self.append)
+        self.may_settle = asyncio.Event()
+        self.may_settle.set()
+        self.queue = AppendQueue(self.append, self.settle)
 
     async def append(self, produced):
-        self.groups.append([bytes(each.data).decode() for each in produced])
+        self.groups.append([bytes(each.data).decode("latin-1") for each in produced])
         await self.may_end.acquire()
         for each in produced:
             each.result = ProduceResult(base_offset=len(self.groups))
 
+    async def settle(self):
+        await self.may_settle.wait()
+        self.settled.append(len(self.groups))
+
     def put(self, name, **how):
         produced = ProducedBatch(memoryview(name.encode()), **how)
         return produced, self.queue.put(produced)
+
+
+async def nothing_left():
+    pass
 
 
 async def settle():
@@ -54,6 +67,26 @@ def test_the_first_batch_is_appended_at_once_and_those_behind_it_together():
     run(test)
 
 
+def test_what_is_left_to_do_after_an_append_is_done_after_its_answer_and_before_the_next_one():
+    async def test():
+        appends = Appends()
+        appends.may_settle.clear()
+        (_, first), (_, second) = (appends.put(name) for name in "ab")
+        appends.may_end.release()
+        await first
+        third = appends.put("c")[1]
+        await settle()
+        assert appends.groups == [["a", "b"]]
+        assert second.done()
+        appends.may_settle.set()
+        appends.may_end.release()
+        await third
+        await settle()
+        assert (appends.groups, appends.settled) == ([["a", "b"], ["c"]], [1, 2])
+
+    run(test)
+
+
 def test_a_batch_is_withdrawn_unless_its_append_has_begun():
     async def test():
         appends = Appends()
@@ -67,6 +100,31 @@ def test_a_batch_is_withdrawn_unless_its_append_has_begun():
         await settle()
         assert appends.groups == [["a", "b", "c"]]
         assert [each.done() for each in (first, second, third, fourth)] == [True] * 3 + [False]
+
+    run(test)
+
+
+def test_the_later_batches_of_a_producer_are_refused_with_the_one_that_is_withdrawn():
+    """The log takes any first sequence number of a producer that it does not know."""
+
+    async def test():
+        appends = Appends()
+        appends.put("under way")
+        await settle()
+
+        def put(producer_id, sequence):
+            data = client_batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            return appends.queue.put(ProducedBatch(memoryview(data)))
+
+        earlier, withdrawn, other, later = put(8, 0), put(7, 0), put(9, 4), put(7, 2)
+        without = put(-1, -1)
+        assert appends.queue.withdraw(withdrawn)
+        assert (await later).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert not any(each.done() for each in (earlier, withdrawn, other, without))
+        appends.may_end.release()
+        appends.may_end.release()
+        assert [(await each).error for each in (earlier, other, without)] == [0, 0, 0]
+        assert not appends.queue.withdraw(later)
 
     run(test)
 
@@ -128,7 +186,7 @@ def test_an_error_is_raised_by_the_futures_of_its_append_alone():
             for each in produced:
                 each.result = ProduceResult()
 
-        queue = AppendQueue(append)
+        queue = AppendQueue(append, nothing_left)
         first = queue.put(ProducedBatch(memoryview(b"a")))
         await settle()
         second = queue.put(ProducedBatch(memoryview(b"b")))

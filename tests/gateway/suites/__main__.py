@@ -18,10 +18,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.gateway.suites.aiokafka import AioKafka
+from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
+from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.suite import (
     Outcome,
@@ -36,7 +39,10 @@ from tests.stores.servers import CACHE
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
     KafkaGo(),
+    Librdkafka(),
     KafkaPython(),
+    ConfluentKafka(),
+    AioKafka(),
     KcatSuite(),
 )
 """All suites, in the order in which they are run."""
