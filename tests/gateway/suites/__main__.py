@@ -26,6 +26,7 @@ from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
+from tests.gateway.suites.sarama import Sarama
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -39,6 +40,7 @@ from tests.stores.servers import CACHE
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
     KafkaGo(),
+    Sarama(),
     Librdkafka(),
     KafkaPython(),
     ConfluentKafka(),
