@@ -56,7 +56,7 @@ class FakeGateway:
     def timer(self, kind, name=""):
         """Return the timer that is set for a member, or None."""
         self.timers = [each for each in self.timers if each.is_set]
-        return next((each for each in self.timers if each.expire.args[2] == (kind, name)), None)
+        return next((each for each in self.timers if each.expire.args[0] == (kind, name)), None)
 
     async def end(self, kind, name=""):
         """End a timer, and wait until what it is for is done."""
