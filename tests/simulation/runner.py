@@ -21,6 +21,8 @@ from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
 from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
 from tests.simulation.gateway_groups.simulation import GatewayGroupSimulation
+from tests.simulation.gateway_transactions.rules import GATEWAY_TRANSACTIONS_RULES
+from tests.simulation.gateway_transactions.simulation import GatewayTransactionsSimulation
 from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.log.rules import RULES
@@ -85,6 +87,9 @@ SUBJECTS: Final = {
     "gateway-groups": Subject(GatewayGroupSimulation, GATEWAY_GROUP_RULES, "generations"),
     "consumer-protocol": Subject(
         ConsumerProtocolSimulation, CONSUMER_PROTOCOL_RULES, "generations"
+    ),
+    "gateway-transactions": Subject(
+        GatewayTransactionsSimulation, GATEWAY_TRANSACTIONS_RULES, "transactions"
     ),
     "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
     "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
