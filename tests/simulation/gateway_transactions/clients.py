@@ -52,10 +52,12 @@ class TransactionalProducer:
         self._connection = connection
         self._process: ProducerIdAndEpoch | None = None
         self._producer: ProducerIdAndEpoch | None = None
+        self._shown: dict[object, int] = {}  # of each connection, the transaction that it has shown
 
     def forget(self) -> None:
         """Begin as a new process, which fences this one."""
         self._process = self._producer = None
+        self._shown = {}
 
     def commit(
         self,
@@ -117,6 +119,7 @@ class TransactionalProducer:
         offsets: list[TransactionOffset],
     ) -> bool:
         """Send offsets, again after faults; return whether they are in the transaction."""
+        shown = self._shown
 
         async def serve(gateway: TransactionGateway) -> Any:
             transactions, name = gateway.transactions, self.transactional_id
@@ -124,7 +127,9 @@ class TransactionalProducer:
                 return await gateway.call(
                     transactions.send_offsets, name, producer, member, offsets
                 )
-            await gateway.call(transactions.add_kept, name, producer, (), {GROUP_ID})
+            shown[gateway.loop] = await gateway.call(
+                transactions.add_kept, name, producer, (), {GROUP_ID}
+            )
             return await gateway.call(
                 transactions.send_kept_offsets, name, producer, member, offsets
             )
@@ -144,7 +149,7 @@ class TransactionalProducer:
 
     def _end(self, producer: ProducerIdAndEpoch, number: int, *, is_committed: bool) -> None:
         """End the transaction, until the outcome is known or the producer begins anew."""
-        world = self._world
+        world, shown = self._world, self._shown
 
         async def serve(gateway: TransactionGateway) -> Any:
             transactions, name = gateway.transactions, self.transactional_id
@@ -152,10 +157,17 @@ class TransactionalProducer:
                 return await gateway.call(
                     transactions.end, name, producer, is_committed=is_committed
                 )
-            is_ended = await gateway.call(
-                transactions.end_kept, name, producer, is_committed=is_committed
+            unknown = await gateway.call(
+                transactions.end_kept,
+                name,
+                producer,
+                is_committed=is_committed,
+                known=shown.get(gateway.loop),
             )
-            return producer if is_ended else False
+            if unknown is None:
+                return producer
+            shown[gateway.loop] = unknown
+            return False
 
         for _ in count():
             found = self._ask(serve)
