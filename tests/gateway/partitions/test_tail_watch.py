@@ -2,6 +2,7 @@
 
 import asyncio
 import selectors
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ class Watched:
     def __init__(self, count, *, is_local):
         self.loop = asyncio.get_running_loop()
         self.calls = 0
-        self.logs = [Log() for _ in range(count)]
+        self.logs: list[Any] = [Log() for _ in range(count)]
         self.partitions = [
             GatewayPartition(
                 "t",
@@ -94,7 +95,7 @@ class Watched:
 
 def skipping_run(coroutine):
     selector = Skipping()
-    loop = asyncio.SelectorEventLoop(selector)
+    loop: Any = asyncio.SelectorEventLoop(selector)
     loop.time = lambda: selector.now_s
     try:
         return loop.run_until_complete(coroutine)
