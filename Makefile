@@ -99,7 +99,7 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md and the clients' typed settings from their sources
+docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md, docs/gateway-parity.md and the clients' typed settings from their sources
 	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
 	@$(BIN)/python -c 'from spark_log.config.typed_dicts import typed_dicts; print(typed_dicts(), end="")' \
@@ -108,6 +108,7 @@ docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md and the 
 	  > docs/metrics.md
 	@$(BIN)/python -c 'from spark_log.cli.page import cli_page; print(cli_page(), end="")' \
 	  > docs/cli.md
+	@$(BIN)/python -m tests.gateway.suites.page > docs/gateway-parity.md
 
 site: venv ## Build the documentation as a site, into site/; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q

@@ -259,19 +259,26 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, epoch)
+        error = ErrorCode.NONE
         if session.epoch != epoch:
-            return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, None, epoch)
-        if session.uses_topic_ids != uses_topic_ids:
-            return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, None, epoch)
+            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        elif session.uses_topic_ids != uses_topic_ids:
+            error = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if error:
+            return FetchContext(error, None, epoch)
         session.update(wanted, forgotten)
+        return self._context(session, epoch, now_ms)
+
+    def _context(self, session: FetchSession, epoch: int, now_ms: float) -> FetchContext:
+        """Return what a request of a session asks for; close the session if it cannot go on."""
         grown = len(session.partitions) - session.cached_size
         if grown > 0 and self.partitions + grown > MAX_CACHED_PARTITIONS:
-            _log.debug("fetch session %d had to close: too many partitions", session_id)
-            self._remove(session_id)
+            _log.debug("fetch session %d had to close: too many partitions", session.session_id)
+            self._remove(session.session_id)
             self.evictions += 1
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, epoch)
         if not session.partitions:
-            self._remove(session_id)
+            self._remove(session.session_id)
             return FetchContext(ErrorCode.NONE, None, FINAL_EPOCH)
         self._touch(session, now_ms)
         session.epoch = _next_epoch(epoch)

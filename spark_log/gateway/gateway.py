@@ -12,7 +12,7 @@ from spark_log.coordinator import GatewayRegistry, RegisteredGateway
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
 from spark_log.gateway.fetch_sessions import FetchSessions
-from spark_log.gateway.groups import ConsumerGroups, GroupCoordinators
+from spark_log.gateway.groups import CommitOrder, ConsumerGroups, GroupCoordinators
 from spark_log.gateway.partitions import Partitions
 from spark_log.gateway.registry import RegistryMember, coordinator, leader
 from spark_log.gateway.transactions import Transactions
@@ -46,6 +46,7 @@ class Gateway:
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
         groups: the groups of the classic protocol that this gateway coordinates.
         consumer_groups: the groups of the consumer protocol that this gateway coordinates.
+        commit_order: the order of the members' commits.
         fetch_sessions: the fetch sessions of clients.
     """
 
@@ -80,22 +81,19 @@ class Gateway:
         def finalize_feature() -> None:
             self.admin.update_features({GROUP_VERSION.name: 1})
 
-        def is_coordinator(group_id: str) -> bool:
-            found = self.coordinator("group", group_id)
-            return found.gateway_id == self.registered.gateway_id
-
         self.groups = GroupCoordinators(
             cluster,
             self.run_blocking,
-            is_coordinator=is_coordinator,
+            is_coordinator=self.is_coordinator,
             finalize_feature=finalize_feature,
         )
         self.consumer_groups = ConsumerGroups(
             cluster,
             self.run_blocking,
-            is_coordinator=is_coordinator,
+            is_coordinator=self.is_coordinator,
             finalize_feature=finalize_feature,
         )
+        self.commit_order = CommitOrder()
         self._member: RegistryMember | None = None
         self._ticks: asyncio.Task[None] | None = None
         self._leaders_of = GatewayRegistry()
@@ -246,6 +244,18 @@ class Gateway:
         """
         assert self._member is not None
         return coordinator(self._member.registry.active or (self.registered,), kind, name)
+
+    @property
+    def is_known_alive(self) -> bool:
+        """Whether the others still count on this gateway, as far as it can know."""
+        return self._member is not None and self._member.is_known_alive
+
+    def is_coordinator(self, group_id: str) -> bool:
+        """Return whether clients are sent to this gateway for a group. Safe on any thread."""
+        if not self.is_known_alive:
+            return False
+        found = self.coordinator("group", group_id)
+        return found.incarnation_id == self.registered.incarnation_id
 
 
 def _log_setting(sentence: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class RequestContext:
             authentication.
         memory: the memory of the request and its answer.
         authenticator: the SASL exchange of the connection; None on a listener without SASL.
+        transactions: the transactions that requests of this connection have shown, of clients that
+            keep their identity: transactional id → number of the transaction (protocol T19).
     """
 
     api_key: int
@@ -41,6 +43,7 @@ class RequestContext:
     principal: str
     memory: ReservedMemory
     authenticator: Authenticator | None = None
+    transactions: dict[str, int] = field(default_factory=dict)
 
 
 class EndConnectionError(Exception):

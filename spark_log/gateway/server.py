@@ -33,6 +33,9 @@ from spark_log.gateway.security import (
 )
 from spark_log.metrics import Family
 from spark_log.metrics.definitions import (
+    FETCH_SESSION_EVICTIONS,
+    FETCH_SESSION_PARTITIONS,
+    FETCH_SESSIONS,
     GATEWAY_CLOSED,
     GATEWAY_CONNECTIONS,
     GATEWAY_MEMORY,
@@ -307,6 +310,10 @@ class GatewayServer:
         yield Family(GATEWAY_CLOSED, [((), self._closed)])
         yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
         yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
+        sessions = self.gateway.fetch_sessions
+        yield Family(FETCH_SESSIONS, [((), len(sessions))])
+        yield Family(FETCH_SESSION_PARTITIONS, [((), sessions.partitions)])
+        yield Family(FETCH_SESSION_EVICTIONS, [((), sessions.evictions)])
 
     def _error_response(
         self, handler: Handler, context: RequestContext, request: Any, error: Exception

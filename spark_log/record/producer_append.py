@@ -38,12 +38,16 @@ class ProducerAppend:
         base_sequence: sequence number of the first record in this partition and epoch, from 0.
         is_transactional: whether the records belong to the producer's transaction, which a marker
             ends (`EndTransactionMarker`).
+        continues: the identities under which the producer's sequence numbers have counted so far,
+            oldest first: each producer id with its first epoch. Empty if they begin in this epoch,
+            with 0 (protocol A18).
     """
 
     producer_id: int
     producer_epoch: int
     base_sequence: int
     is_transactional: bool = False
+    continues: tuple[ProducerIdAndEpoch, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ValueError if a value does not fit the batch header."""

@@ -2,6 +2,8 @@ from .cleaner import CleanedTransactionalId as CleanedTransactionalId
 from .cleaner import TransactionCleaner as TransactionCleaner
 from .coordinator import TransactionCoordinator as TransactionCoordinator
 from .coordinator import batch_timeout_ms as batch_timeout_ms
+from .kept_identity import KeptIdentityCoordinator as KeptIdentityCoordinator
+from .kept_identity import PresentProducer as PresentProducer
 from .markers import MARKERS_AT_ONCE as MARKERS_AT_ONCE
 from .observer import TransactionObserver as TransactionObserver
 from .producers import find_transactional_id as find_transactional_id

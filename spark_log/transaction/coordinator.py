@@ -97,9 +97,8 @@ class TransactionCoordinator:
         self._completes_later = completes_later
         # The decided transaction of which only the record of its completion is missing.
         self._applied: int | None = None
-        # The last producer id that was allocated for an owner, and the owner that it replaces.
+        # The last producer id that was allocated for an owner.
         self._new_owner_id: int | None = None
-        self._replaced: ProducerIdAndEpoch | None = None
 
     def __repr__(self) -> str:
         return f"<TransactionCoordinator of {self.transactional_id!r}, {self.state.state}>"
@@ -130,7 +129,8 @@ class TransactionCoordinator:
 
         Args:
             timeout_ms: ``transaction.timeout.ms``.
-            expected: the only owner that may continue (KIP-360); None for any owner.
+            expected: the identity of the only client that may continue (KIP-360); None for any.
+                With it the call may be repeated.
 
         Returns:
             The new owner.
@@ -145,28 +145,24 @@ class TransactionCoordinator:
         return self._initialize(timeout_ms, expected)
 
     def _initialize(
-        self, timeout_ms: int, expected: ProducerIdAndEpoch | None
+        self, timeout_ms: int, expected: ProducerIdAndEpoch | None, *, renews: bool = False
     ) -> ProducerIdAndEpoch:
         self.refresh()
-        if expected is not None and expected == self._replaced:
-            assert self._new_owner_id is not None
-            replacement = ProducerIdAndEpoch(self._new_owner_id, 0)
-            if self.state.owner == replacement:
-                return replacement  # by an earlier call, whose answer was lost
-        appended: TransactionRecord | None = None
+        owner: ProducerIdAndEpoch | None = None
 
-        def decide(state: TransactionMetadata) -> TransactionRecord:
-            nonlocal appended
-            present, new_id = _successor(state, expected), self._new_owner_id
-            appended = decisions.initialize(
-                self._with_completion(state), timeout_ms, new_id, present
+        def decide(state: TransactionMetadata) -> TransactionRecord | None:
+            nonlocal owner
+            before = self._with_completion(state)
+            record = decisions.initialize(
+                before, timeout_ms, self._new_owner_id, expected, renews=renews
             )
-            return appended
+            # Not the owner after the append, who may be a later one.
+            owner = before.owner if record is None else before.replay(record).owner
+            return record
 
         while True:
             if self.state.needs_producer_id:
                 self._new_owner_id = self._new_producer_id(self._new_owner_id)
-                self._replaced = expected
             try:
                 self._log.commit(decide)
             except ConcurrentTransactionsError:
@@ -176,9 +172,6 @@ class TransactionCoordinator:
                 if not self.state.needs_producer_id:
                     raise
             else:
-                # Not the owner in the state, who may be a later one.
-                assert appended is not None
-                owner = appended.owner
                 assert owner is not None
                 _log.info(
                     "transactional id %r: its producer is %d, epoch %d, with a timeout of %d ms",
@@ -187,7 +180,7 @@ class TransactionCoordinator:
                     owner.producer_epoch,
                     timeout_ms,
                 )
-                return ProducerIdAndEpoch(owner.producer_id, owner.producer_epoch)
+                return owner
 
     def renew_owner(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
         """Return the owner, or the one that replaces it because its epochs are nearly used up.
@@ -201,7 +194,7 @@ class TransactionCoordinator:
         """
         if owner.producer_epoch < LAST_EPOCH:
             return owner
-        return self._initialize(self.state.timeout_ms, owner)
+        return self._initialize(self.state.timeout_ms, owner, renews=True)
 
     def join(
         self,
@@ -497,7 +490,7 @@ class TransactionCoordinator:
         if following.producer_epoch >= LAST_EPOCH:
             # One epoch is left: if this fails, it is retried after the next transaction.
             with suppressed.suppress("producer id", path, Exception):
-                return self._initialize(self.state.timeout_ms, following)
+                return self._initialize(self.state.timeout_ms, following, renews=True)
         return following
 
     def _check_commits_offsets(self, offsets: Collection[TransactionOffset]) -> None:
@@ -549,12 +542,3 @@ def batch_timeout_ms(config: ClusterConfig, given_ms: int | None) -> int:
 
 class _NoProducerIdError(Exception):
     """A participant needs a new producer id: another participant has taken the free one."""
-
-
-def _successor(
-    state: TransactionMetadata, expected: ProducerIdAndEpoch | None
-) -> ProducerIdAndEpoch | None:
-    """Return the expected owner, with the epoch that the end of its transaction gave it."""
-    if state.decision is not None and state.decision.owner == expected:
-        return replace(state.decision.owner, producer_epoch=state.decision.owner.producer_epoch + 1)
-    return expected

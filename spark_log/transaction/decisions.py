@@ -42,22 +42,34 @@ def initialize(
     timeout_ms: int,
     new_producer_id: int | None = None,
     expected: ProducerIdAndEpoch | None = None,
-) -> TransactionRecord:
+    *,
+    renews: bool = False,
+) -> TransactionRecord | None:
     """Begin a new epoch of the owner, which fences the previous owner (``InitProducerId``).
+
+    Its client gets this epoch, and an identity that an earlier client has kept ends. A call with an
+    expected owner may be repeated until the new owner has begun a transaction.
 
     Args:
         state: the present state.
         timeout_ms: ``transaction.timeout.ms``.
         new_producer_id: the producer id for an owner that has no epochs left; it must be new to the
             state (`TransactionMetadata.is_new`).
-        expected: the only owner that may continue (KIP-360); None for any owner.
+        expected: the identity of the only client that may continue (KIP-360); None for any.
+        renews: whether the owner goes on, with another producer id because its epochs are used up;
+            its client keeps its own identity.
+
+    Returns:
+        The record; None if the expected client has the owner already, by an earlier call.
 
     Raises:
         ConcurrentTransactionsError: a transaction is not complete: abort and complete it first.
         ProducerFencedError: the owner is not the expected one.
         InvalidTxnStateError: the owner needs a new producer id, and none was passed.
     """
-    if expected is not None and expected != state.owner:
+    if expected is not None and expected == state.replaced:
+        return None
+    if expected is not None and _owner_of_client(state, expected) != state.owner:
         raise _fenced(state, expected)
     if state.is_open:
         raise _concurrent(state)
@@ -78,6 +90,10 @@ def initialize(
         participants={},
         decision=None,
         start_time_us=-1,
+        client_identities=(*state.client_identities, next_owner)
+        if renews and state.client_identities
+        else (),
+        replaced=expected,
     )
     return _record(after, "initialize")
 
@@ -179,6 +195,7 @@ def commit(
     counting: Collection[ProducerIdAndEpoch],
     offsets: Collection[TransactionOffset] = (),
     batch_id: int | None = None,
+    client: ProducerIdAndEpoch | None = None,
 ) -> TransactionRecord | None:
     """Decide to commit. The records of participants that do not count are aborted.
 
@@ -191,6 +208,8 @@ def commit(
         batch_id: the micro-batch of the transaction; higher than that of any earlier one. With a
             micro-batch the call begins a transaction if none has begun: a micro-batch without
             records is committed, too. None without a micro-batch.
+        client: the identity that the owner's client keeps after the end; None if it takes the
+            raised epoch.
 
     Raises:
         TransactionAbortableError: it was aborted by others.
@@ -207,7 +226,7 @@ def commit(
         for each in state.participants[producer_id].offsets
     }
     offsets = tuple(sorted((kept | {each.key: each for each in offsets}).values()))
-    decision = TransactionDecision(owner, ids, offsets, batch_id)
+    decision = TransactionDecision(owner, ids, offsets, batch_id, client)
     if _is_own_decision(state, owner) and state.is_committed:
         if decision != state.decision:
             raise _invalid(
@@ -232,8 +251,18 @@ def commit(
     return _record(_with_decision(after, TransactionState.PREPARE_COMMIT, decision), "commit")
 
 
-def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionRecord | None:
+def abort(
+    state: TransactionMetadata,
+    owner: ProducerIdAndEpoch,
+    client: ProducerIdAndEpoch | None = None,
+) -> TransactionRecord | None:
     """Decide to abort, as the owner; None if nothing has begun, or it is aborted.
+
+    Args:
+        state: the present state.
+        owner: the owner.
+        client: the identity that the owner's client keeps after the end; None if it takes the
+            raised epoch.
 
     Raises:
         ProducerFencedError: another owner has begun.
@@ -247,16 +276,75 @@ def abort(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> TransactionR
         raise _fenced(state, owner)
     if not state.is_ongoing:
         return None
-    return _record(
-        _with_decision(state, TransactionState.PREPARE_ABORT, TransactionDecision(owner)), "abort"
-    )
+    decision = TransactionDecision(owner, client=client)
+    return _record(_with_decision(state, TransactionState.PREPARE_ABORT, decision), "abort")
+
+
+def end_kept(
+    state: TransactionMetadata, client: ProducerIdAndEpoch, *, is_committed: bool
+) -> TransactionRecord | None:
+    """Decide as a client that keeps its identity after the end (``EndTxn`` before version 5).
+
+    None if it is decided in this way already, or if there is nothing to abort.
+
+    Args:
+        state: the present state.
+        client: the identity that the client was given.
+        is_committed: whether to commit.
+
+    Raises:
+        ProducerFencedError: another owner has begun, or others have aborted the transaction.
+        ConcurrentTransactionsError: an earlier transaction is not complete.
+        InvalidTxnStateError: no transaction has begun, or the other was decided.
+    """
+    owner, decision = state.present(client), state.decision
+    if decision is not None and client in (decision.owner, decision.client):
+        if state.client != client:
+            raise _fenced(state, client)
+        if is_committed != state.is_committed:
+            raise _invalid(state, "its end was decided otherwise")
+        return None
+    if is_committed:
+        return commit(state, owner, (owner,), client=client)
+    return abort(state, owner, client)
+
+
+def verify(
+    state: TransactionMetadata,
+    client: ProducerIdAndEpoch,
+    partitions: Collection[TopicIdPartition] = (),
+    groups: Collection[str] = (),
+) -> ProducerIdAndEpoch:
+    """Return the owner of a client that keeps its identity, if all of these are registered.
+
+    Kafka's brokers verify the batches of such clients in the same way (KIP-890).
+
+    Raises:
+        ProducerFencedError: another owner has begun, or others have aborted the transaction.
+        InvalidTxnStateError: a partition or group is not registered in an ongoing transaction.
+    """
+    owner = state.present(client)
+    if owner != state.owner:
+        raise _fenced(state, client)
+    participant = state.participant(owner) if state.is_ongoing else None
+    if (
+        participant is None
+        or not participant.partitions.issuperset(partitions)
+        or not participant.groups.issuperset(groups)
+    ):
+        what = sorted((*map(str, partitions), *groups))
+        raise _invalid(
+            state, f"{', '.join(what)} were not added to the transaction; add them first"
+        )
+    return owner
 
 
 def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
     """Decide to abort a transaction that has passed its timeout.
 
     Any process that has observed the transaction for that long may do this. A process that wants to
-    `initialize` the transactional id aborts an ongoing transaction in the same way.
+    `initialize` the transactional id aborts an ongoing transaction in the same way. An identity
+    that the owner's client has kept ends, so that the client learns of it (protocol T18).
 
     Args:
         state: the present state.
@@ -265,8 +353,9 @@ def expire(state: TransactionMetadata, transaction: int) -> TransactionRecord | 
     if state.transaction != transaction or not state.is_ongoing:
         return None
     assert state.owner is not None
-    decision = TransactionDecision(state.owner)
-    return _record(_with_decision(state, TransactionState.PREPARE_ABORT, decision), "expire")
+    decision = TransactionDecision(state.owner, client=state.client)
+    after = _with_decision(state, TransactionState.PREPARE_ABORT, decision)
+    return _record(replace(after, client_identities=()), "expire")
 
 
 def complete(state: TransactionMetadata, transaction: int) -> TransactionRecord | None:
@@ -321,6 +410,8 @@ def forget(state: TransactionMetadata, revision: int) -> TransactionRecord | Non
         participants={},
         decision=None,
         start_time_us=-1,
+        client_identities=(),
+        replaced=None,
     )
     return _record(after, "forget")
 
@@ -348,6 +439,7 @@ def _begin_if_needed(state: TransactionMetadata, owner: ProducerIdAndEpoch) -> T
         participants={},
         decision=None,
         start_time_us=-1,
+        replaced=None,
     )
 
 
@@ -388,7 +480,21 @@ def _with_decision(
         producers=producers,
         used_up_through=used_up_through,
         decision=decision,
+        client_identities=()
+        if decision.client is None
+        else state.client_identities or (decision.owner,),
     )
+
+
+def _owner_of_client(state: TransactionMetadata, client: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    """Return the owner that a client expects, by the identity that it has.
+
+    The end of a transaction has raised the owner's epoch, also if others have aborted it.
+    """
+    decision = state.decision
+    if decision is not None and client in (decision.owner, decision.client):
+        return state.owner if state.client == client else _next_epoch(decision.owner)
+    return state.present(client)
 
 
 def _next_epoch(producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:

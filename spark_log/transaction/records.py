@@ -52,10 +52,13 @@ class DecisionPart(RecordFields):
     counting: tuple[int, ...] = ()
     offsets: tuple[GroupOffsetPart, ...] = ()
     batch_id: int | None = None
+    client: ProducerPart | None = None
 
 
 class TransactionRecord(StateRecord):
-    """The state of a transactional id after a change. Version 1 has offsets of participants.
+    """The state of a transactional id after a change.
+
+    Version 1 has offsets of participants, version 2 the identities of a client that keeps its own.
 
     Attributes:
         transactional_id: the ``transactional.id``; the directory's name may be too short for it.
@@ -73,9 +76,13 @@ class TransactionRecord(StateRecord):
         participants: the participants of the newest transaction.
         decision: the decision of the newest transaction; None before it is decided.
         batch_id: the number of the last committed micro-batch; -1 without one.
+        client_identities: the identities under which the sequence numbers of the owner's client
+            have counted, if the client keeps the first of them; else empty.
+        replaced: the identity whose client has got the present owner by ``initialize``; None if any
+            client may initialize, or after the owner's first transaction has begun.
     """
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     transactional_id: str
     revision: int
@@ -90,10 +97,14 @@ class TransactionRecord(StateRecord):
     participants: tuple[ParticipantPart, ...] = ()
     decision: DecisionPart | None = None
     batch_id: int = -1
+    client_identities: tuple[ProducerPart, ...] = ()
+    replaced: ProducerPart | None = None
 
     @property
     def stored_version(self) -> int:
-        """0 without offsets of participants: older versions would drop them."""
+        """The version whose fields are needed: older versions would drop them."""
+        if self.client_identities or (self.decision is not None and self.decision.client):
+            return 2
         return int(any(each.offsets for each in self.participants))
 
     @property

@@ -120,12 +120,15 @@ class TransactionDecision:
             the others are aborted. Empty if the transaction was aborted.
         offsets: the offsets that are committed with it, sorted.
         batch_id: the micro-batch that was committed; None without one.
+        client: the identity that the owner's client kept during the transaction; None if it had
+            the owner's, and takes the raised epoch.
     """
 
     owner: ProducerIdAndEpoch
     counting: frozenset[int] = frozenset()
     offsets: tuple[TransactionOffset, ...] = ()
     batch_id: int | None = None
+    client: ProducerIdAndEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,11 @@ class TransactionMetadata:
         batch_id: the number of the last committed micro-batch; -1 without one.
         start_time_us: the start of the newest transaction, by the wall clock of the process that
             began it; -1 before. It is shown to users, and decides nothing.
+        client_identities: the identities under which the sequence numbers of the owner's client
+            have counted, oldest first: each producer id with its first epoch. The client keeps the
+            first one (protocol T18). Empty if the client has the owner's identity.
+        replaced: the identity whose client has got the present owner by `initialize`, which may
+            therefore be repeated; None after the owner's first transaction has begun.
     """
 
     transactional_id: str
@@ -162,6 +170,8 @@ class TransactionMetadata:
     decision: TransactionDecision | None = None
     batch_id: int = -1
     start_time_us: int = -1
+    client_identities: tuple[ProducerIdAndEpoch, ...] = ()
+    replaced: ProducerIdAndEpoch | None = None
 
     @property
     def is_open(self) -> bool:
@@ -201,6 +211,17 @@ class TransactionMetadata:
     def is_new(self, producer_id: int) -> bool:
         """Whether this transactional id has never had a producer id."""
         return producer_id > self.used_up_through and producer_id not in _epochs(self)
+
+    @property
+    def client(self) -> ProducerIdAndEpoch | None:
+        """The identity that the owner's client keeps; None if it has the owner's."""
+        return self.client_identities[0] if self.client_identities else None
+
+    def present(self, producer: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+        """Return the present identity of a producer: the owner's for its client's identity."""
+        if self.owner is not None and producer == self.client:
+            return self.owner
+        return producer
 
     def participant(self, producer: ProducerIdAndEpoch) -> Participant | None:
         """Return the newest transaction's participant with this identity; None without one."""
@@ -252,8 +273,11 @@ class TransactionMetadata:
                 counting=tuple(sorted(decision.counting)),
                 offsets=tuple(map(_offset_part, decision.offsets)),
                 batch_id=decision.batch_id,
+                client=None if decision.client is None else _producer_part(decision.client),
             ),
             batch_id=self.batch_id,
+            client_identities=tuple(map(_producer_part, self.client_identities)),
+            replaced=None if self.replaced is None else _producer_part(self.replaced),
         )
 
 
@@ -291,9 +315,12 @@ def _of_record(record: TransactionRecord, before: TransactionMetadata) -> Transa
             frozenset(decision.counting),
             tuple(map(_offset, decision.offsets)),
             decision.batch_id,
+            None if decision.client is None else _producer(decision.client),
         ),
         record.batch_id,
         record.start_time_us,
+        tuple(map(_producer, record.client_identities)),
+        None if record.replaced is None else _producer(record.replaced),
     )
 
 

@@ -3,6 +3,8 @@
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.metrics import collector_of, new_registry, scrape_text
+from tests.gateway.data_client import fetch_fields
+from tests.gateway.support import running_gateway
 from tests.metrics.support import samples
 from tests.waiting import wait_until
 
@@ -41,3 +43,15 @@ def test_connections_memory_and_gateways_are_counted(gateway, client):
     assert found["spark_log_gateway_connections_closed_total",] == 1
     assert found["spark_log_gateway_request_memory_bytes",] == 0
     assert found["spark_log_gateway_gateways",] == 1
+
+
+def test_fetch_sessions_their_partitions_and_evictions_are_counted(tmp_path):
+    settings = {"max.incremental.fetch.session.cache.slots": 1}
+    with running_gateway(tmp_path / "root", **settings) as gateway, gateway.client() as client:
+        for _ in range(2):
+            client.ask("Fetch", 11, **fetch_fields({0: 0, 1: 0}, session_epoch=0))
+        name = "kafka_server_fetchsessioncache_"
+        found = scrape(gateway)
+        assert found[f"{name}num_incremental_fetch_sessions",] == 1
+        assert found[f"{name}num_incremental_fetch_partitions_cached",] == 2
+        assert found[f"{name}incremental_fetch_session_evictions_total",] == 0

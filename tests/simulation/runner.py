@@ -15,6 +15,8 @@ from tests.simulation.batches.rules import BATCHES_RULES, REPLICATED_BATCHES_RUL
 from tests.simulation.batches.simulation import BatchesSimulation
 from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
+from tests.simulation.consumer_protocol.rules import CONSUMER_PROTOCOL_RULES
+from tests.simulation.consumer_protocol.simulation import ConsumerProtocolSimulation
 from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
 from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
@@ -81,6 +83,9 @@ SUBJECTS: Final = {
     "log": Subject(LogSimulation, RULES, "records"),
     "groups": Subject(GroupSimulation, GROUP_RULES, "generations"),
     "gateway-groups": Subject(GatewayGroupSimulation, GATEWAY_GROUP_RULES, "generations"),
+    "consumer-protocol": Subject(
+        ConsumerProtocolSimulation, CONSUMER_PROTOCOL_RULES, "generations"
+    ),
     "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
     "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
     "deletion": Subject(DeletionSimulation, DELETION_RULES, "topics"),
@@ -95,10 +100,10 @@ SUBJECTS: Final = {
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
-"""By name: a partition's log, a consumer group, a group of Kafka's clients, a compacted log, the
-table of committed offsets, the deletion of topics, a quorum of roots, transactions, a replicated
-partition, a topic's table, group commit in a log and in a replicated partition, and a log and a
-compacted log with Parquet segments."""
+"""By name: a partition's log, a consumer group, groups of Kafka's clients with the classic and with
+the consumer protocol, a compacted log, the table of committed offsets, the deletion of topics, a
+quorum of roots, transactions, a replicated partition, a topic's table, group commit in a log and in
+a replicated partition, and a log and a compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

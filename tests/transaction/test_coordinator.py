@@ -142,7 +142,10 @@ def test_only_the_expected_owner_may_go_on(cluster, coordinator):
     with pytest.raises(ProducerFencedError):
         another(cluster).initialize(TIMEOUT_MS, zombie)
     assert coordinator.refresh().state == "Ongoing", "it was not aborted"
-    assert coordinator.initialize(TIMEOUT_MS, first) == replace(first, producer_epoch=2)
+    second = replace(first, producer_epoch=2)
+    for each in (coordinator, another(cluster)):  # the answer was lost
+        assert each.initialize(TIMEOUT_MS, first) == second
+    coordinator.register(second, of(cluster, 0))
     with pytest.raises(ProducerFencedError):
         coordinator.initialize(TIMEOUT_MS, first)
 

@@ -81,8 +81,11 @@ class TestInitialize:
     def test_by_one_that_was_replaced_is_fenced(self):
         state = initialized()
         state = after(state, decisions.initialize(state, 1000, expected=OWNER))
-        with pytest.raises(ProducerFencedError):
-            decisions.initialize(state, 1000, expected=OWNER)
+        assert decisions.initialize(state, 1000, expected=OWNER) is None, "it may be repeated"
+        used = after(state, decisions.register(state, state.owner, [P0]))
+        for each in (used, after(state, decisions.initialize(state, 1000))):
+            with pytest.raises(ProducerFencedError):
+                decisions.initialize(each, 1000, expected=OWNER)
 
     def test_an_id_whose_epochs_are_used_up_is_replaced(self):
         state = at_last_epoch(initialized())

@@ -137,9 +137,9 @@ class TestReplayRefuses:
 
 
 def test_a_newer_version_asks_for_an_upgrade():
-    assert TransactionRecord.version == 1
+    assert TransactionRecord.version == 2
     with pytest.raises(CorruptRecordError, match="upgrade"):
-        from_json(b'{"type":"TransactionRecord","version":2,"data":{}}')
+        from_json(b'{"type":"TransactionRecord","version":3,"data":{}}')
 
 
 def test_a_used_up_producer_may_be_left_out_of_later_records():

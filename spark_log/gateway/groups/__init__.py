@@ -6,6 +6,7 @@
   all groups of a gateway, with timers. These are groups of the classic protocol.
 - `coordinated_consumer_group` and `consumer_groups`: the same for the consumer protocol (KIP-848),
   whose decisions are in `spark_log.coordinator`: the gateway assigns.
+- `commit_order`: the order of a member's commits.
 
 Every generation, assignment and leave is a conditional append to the group's log before it is
 answered, so of two coordinators one loses. Heartbeats and waiting joins are in memory alone.

@@ -1,6 +1,7 @@
 from .classic_decisions import GroupLimits as GroupLimits
 from .classic_decisions import JoinRequest as JoinRequest
 from .classic_decisions import MemberIdentity as MemberIdentity
+from .commit_order import CommitOrder as CommitOrder
 from .consumer_groups import JOIN_EPOCH as JOIN_EPOCH
 from .consumer_groups import LEAVE_EPOCH as LEAVE_EPOCH
 from .consumer_groups import LEAVE_STATIC_EPOCH as LEAVE_STATIC_EPOCH

@@ -26,15 +26,19 @@ from spark_log.coordinator import (
     subscribe_consumer,
     update_consumer_topics,
 )
-from spark_log.errors import IllegalGenerationError, SparkLogError
+from spark_log.errors import CommitFailedError, IllegalGenerationError, SparkLogError
 from spark_log.gateway.groups.coordinated_consumer_group import (
     CoordinatedConsumerGroup,
     DecideGroup,
 )
 from spark_log.gateway.groups.coordinated_group import ForeignMembersError, GroupLostError
-from spark_log.gateway.groups.group_coordinators import CallLater, CancelTimer, RunBlocking
+from spark_log.gateway.groups.group_coordinators import (
+    CallLater,
+    CancelTimer,
+    RunBlocking,
+    check_coordinator,
+)
 from spark_log.gateway.groups.group_state import GroupError
-from spark_log.gateway.groups.moved_groups import MovedGroups
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -130,7 +134,6 @@ class _Entry:
         log: reads and writes the group.
         group: the group; None before it is loaded, and after it was lost.
         config: the cluster's settings when the group was loaded.
-        told: the partitions that each member was told last by this gateway.
         lock: held during an event.
         timers: the timers that are set, by kind and member.
     """
@@ -138,7 +141,6 @@ class _Entry:
     log: CoordinatedConsumerGroup
     group: Group | None = None
     config: ClusterConfig | None = None
-    told: dict[str, frozenset[TopicPartition]] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     timers: dict[tuple[str, str], CancelTimer] = field(default_factory=dict)
 
@@ -163,13 +165,14 @@ class ConsumerGroups:
         Args:
             cluster: the opened root.
             run_blocking: runs calls that read or write the log.
-            is_coordinator: whether clients are sent to this gateway for a group.
+            is_coordinator: whether clients are sent to this gateway for a group; called on any
+                thread.
             finalize_feature: called before the first record of Kafka's clients in a root; blocks.
             call_later: sets a timer; by default the event loop's.
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
-        self._moved = MovedGroups(is_coordinator)
+        self._is_coordinator = is_coordinator
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
@@ -240,8 +243,11 @@ class ConsumerGroups:
                 if error is not GroupError.NONE or not offsets:
                     return error
                 try:
-                    await self._run_blocking(entry.log.commit, group, member_id, offsets)
+                    check = partial(check_coordinator, self._is_coordinator, group_id)
+                    await self._run_blocking(entry.log.commit, group, member_id, offsets, check)
                     return GroupError.NONE
+                except CommitFailedError:
+                    return GroupError.COORDINATOR_NOT_AVAILABLE
                 except IllegalGenerationError:
                     # The group has changed: does the member still have its epoch?
                     async with entry.lock:
@@ -328,8 +334,7 @@ class ConsumerGroups:
             assignor=before.assignor if request.assignor is None else request.assignor,
         )
         await self._subscribe(group_id, entry, member, wanted)
-        revoking = _loaded(entry).members[name].revoking
-        if revoking and owned is not None and owned.isdisjoint(revoking):
+        if has_released(_loaded(entry).members[name].revoking, owned):
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
     async def _subscribe(
@@ -395,10 +400,13 @@ class ConsumerGroups:
         epoch = group.generation
         if member.revoking:
             epoch = max(request.epoch, _known(group, name).epoch)
-        assignment = None
-        if request.is_full or entry.told.get(name) != member.owned:
-            entry.told[name] = member.owned
-            assignment = _by_topic_id(group, member.owned)
+            # As in Kafka its time begins when it is told, not when the other member joined.
+            if (_REBALANCE, name) not in entry.timers:
+                self._set_timer(group_id, entry, (_REBALANCE, name), member.rebalance_timeout_ms)
+        # A client that knows the group's epoch knows its partitions. Another one may have lost the
+        # answer in which it was told of them.
+        is_known = request.epoch == group.generation and not request.is_full
+        assignment = None if is_known else _by_topic_id(group, member.owned)
         return ConsumerHeartbeatAnswer(
             GroupError.NONE,
             None,
@@ -427,11 +435,8 @@ class ConsumerGroups:
             return
         _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
         for name, member in group.members.items():
-            key = _REBALANCE, name
             if not member.revoking:
-                self._cancel(entry, key)
-            elif key not in entry.timers:
-                self._set_timer(group_id, entry, key, member.rebalance_timeout_ms)
+                self._cancel(entry, (_REBALANCE, name))
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -468,19 +473,23 @@ class ConsumerGroups:
         return self._cluster.image().cluster_config(), entry.log.load()
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed or group_id in self._moved:
-            raise _not_coordinator()
         entry = self._entries.get(group_id)
+        if self._is_closed or not self._is_coordinator(group_id):
+            if entry is not None:
+                self._lose(group_id, entry)
+            raise _not_coordinator()
         if entry is None:
-            log = CoordinatedConsumerGroup(
-                GroupLog(self._cluster.store, group_id, self._cluster.clock),
-                self._table,
-                group_id,
-                read_image=self._cluster.image,
-                finalize_feature=self._finalize_feature,
-            )
-            entry = self._entries[group_id] = _Entry(log)
+            entry = self._entries[group_id] = _Entry(self._open_group(group_id))
         return entry
+
+    def _open_group(self, group_id: str) -> CoordinatedConsumerGroup:
+        return CoordinatedConsumerGroup(
+            GroupLog(self._cluster.store, group_id, self._cluster.clock),
+            self._table,
+            group_id,
+            read_image=self._cluster.image,
+            finalize_feature=self._finalize_feature,
+        )
 
     def _lose(self, group_id: str, entry: _Entry) -> None:
         """Forget a group: the next request loads it again."""
@@ -510,7 +519,6 @@ class ConsumerGroups:
     def _end_timers(self, entry: _Entry, name: str) -> None:
         self._cancel(entry, (_SESSION, name))
         self._cancel(entry, (_REBALANCE, name))
-        entry.told.pop(name, None)
 
     def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
         timer = entry.timers.get(key)
@@ -529,12 +537,11 @@ class ConsumerGroups:
                 return  # a heartbeat came first
             del entry.timers[key]
             try:
-                if key == _CHECK:
+                if not self._is_coordinator(group_id):
+                    self._lose(group_id, entry)  # its members may live, and go to another gateway
+                elif key == _CHECK:
                     await self._write(group_id, entry, update_consumer_topics)
                     self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
-                elif self._moved.is_sent_elsewhere(group_id):
-                    self._moved.add(group_id)
-                    self._lose(group_id, entry)
                 elif name in entry.group.members:
                     _log.info("group %s: %s ends by its %s timeout", group_id, name, kind)
                     await self._remove(group_id, entry, name, "expire")
@@ -556,7 +563,7 @@ class ConsumerGroups:
             self._lose(group_id, entry)
             raise _not_coordinator() from None
         except SparkLogError as error:
-            _log.debug("group %s: its log was not read: %s", group_id, error)
+            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         except asyncio.CancelledError:
             self._lose(group_id, entry)
             raise
@@ -593,6 +600,13 @@ class _Use:
         if entry.group is not None and not entry.group.members:
             self._groups._lose(self._group_id, entry)  # nothing to remember
         entry.lock.release()
+
+
+def has_released(
+    revoking: frozenset[TopicPartition], owned: frozenset[TopicPartition] | None
+) -> bool:
+    """Return whether a member has partitions to revoke, and says that it has none of them."""
+    return bool(revoking) and owned is not None and owned.isdisjoint(revoking)
 
 
 def _loaded(entry: _Entry) -> Group:

@@ -34,7 +34,6 @@ from spark_log.gateway.groups.group_state import (
     Timer,
     Token,
 )
-from spark_log.gateway.groups.moved_groups import MovedGroups
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import random_id
 
@@ -126,14 +125,15 @@ class GroupCoordinators:
         Args:
             cluster: the opened root.
             run_blocking: runs calls that read or write the log.
-            is_coordinator: whether clients are sent to this gateway for a group.
+            is_coordinator: whether clients are sent to this gateway for a group; called on any
+                thread.
             finalize_feature: called before the first record of Kafka's clients in a root; blocks.
             call_later: sets a timer; by default the event loop's.
             new_id: the function that returns the unique part of member ids.
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
-        self._moved = MovedGroups(is_coordinator)
+        self._is_coordinator = is_coordinator
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._new_id = new_id
@@ -238,7 +238,8 @@ class GroupCoordinators:
         except IllegalGenerationError:
             error = GroupError.ILLEGAL_GENERATION
         except CommitFailedError:
-            # It has members since, or other commits kept coming first: the client asks again.
+            # It has members since, or other commits kept coming first, or this gateway has stood
+            # still meanwhile: the client asks again.
             error = GroupError.COORDINATOR_NOT_AVAILABLE
         return error
 
@@ -256,7 +257,8 @@ class GroupCoordinators:
             return
         member_id = classic_decisions.member_id_of(state, identity)
         try:
-            await self._run_blocking(entry.group.commit, state, member_id, offsets)
+            check = partial(check_coordinator, self._is_coordinator, group_id)
+            await self._run_blocking(entry.group.commit, state, member_id, offsets, check)
         except IllegalGenerationError:
             async with entry.lock:
                 if not await self._is_current(group_id, entry):
@@ -352,15 +354,19 @@ class GroupCoordinators:
         return self._entries.get(group_id, entry), found[-1]
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed or group_id in self._moved:
-            raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry = self._entries.get(group_id)
+        if self._is_closed or not self._is_coordinator(group_id):
+            if entry is not None:
+                self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
+            raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         if entry is None:
-            log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
-            finalize = self._finalize_feature
-            group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
-            entry = self._entries[group_id] = _Entry(group)
+            entry = self._entries[group_id] = _Entry(self._open_group(group_id))
         return entry
+
+    def _open_group(self, group_id: str) -> CoordinatedGroup:
+        log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
+        finalize = self._finalize_feature
+        return CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         if entry.state is not None:
@@ -446,12 +452,6 @@ class GroupCoordinators:
         if key == _CHECK:
             await self._check(group_id, entry)
             return
-        if key[0] == "session" and self._moved.is_sent_elsewhere(group_id):
-            async with entry.lock:
-                if entry.timers.get(key) is timer:
-                    self._moved.add(group_id)
-                    self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
-            return
 
         def decide(state: GroupState, limits: GroupLimits) -> Decision:
             if entry.timers.get(key) is not timer:
@@ -485,3 +485,17 @@ class GroupCoordinators:
             self._lose(group_id, entry, GroupError.COORDINATOR_NOT_AVAILABLE)
             raise
         return self._entries.get(group_id) is entry
+
+
+def check_coordinator(is_coordinator: Callable[[str], bool], group_id: str) -> None:
+    """Raise if clients are not sent to this gateway for a group, or it cannot know that.
+
+    Raises:
+        CommitFailedError: another gateway may coordinate the group, and may have committed later
+            offsets of the same member. Its client asks again.
+    """
+    if not is_coordinator(group_id):
+        raise CommitFailedError(
+            f"offsets of group {group_id!r} were not committed: another gateway may coordinate the "
+            f"group; find the coordinator again"
+        )

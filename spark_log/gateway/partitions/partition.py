@@ -7,7 +7,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.gateway.partitions.append_queue import AppendQueue
@@ -18,6 +18,17 @@ from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from spark_log.log import IsolationLevel, LogView
 
 _log = logging.getLogger(__name__)
+
+_COMPACTED_AGE_MS: Final = 5_000.0
+"""Age up to which readers of a compacted topic get batches from memory, which has the records that
+a compaction by another process has removed from the log."""
+
+_RESOLVE_AFTER_MS: Final = 500.0
+"""Time for which a transaction blocks readers before its state is looked up. Most producers have
+ended theirs by then."""
+
+_RESOLVE_EVERY_MS: Final = 1_000.0
+"""Time between two of these lookups."""
 
 RunBlocking = Callable[..., Awaitable[Any]]
 """Runs a call on a thread of the gateway."""
@@ -103,6 +114,8 @@ class GatewayPartition:
         self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
+        # The last stable offset at which readers wait, and the earliest time of a lookup.
+        self._blocked: tuple[int, float] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
         self._is_appending = False
@@ -174,7 +187,7 @@ class GatewayPartition:
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
-            self._cache.add(batch)
+            self._cache.add(batch, self._clock_ms())
         if appended.base_offset == end_before:
             self._may_have_grown = False
         self._move_end(appended.end_offset)
@@ -311,7 +324,12 @@ class GatewayPartition:
         limit = self._known_stable_offset if is_committed else self.end_offset
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
-                return self._fetched((), offset, limit)
+                if not (self._resolve_is_due(limit) and await self._resolve_blocking()):
+                    return self._fetched((), offset, limit)
+                await self.observe()
+                return await self._fetch_from_log(offset, max_bytes, isolation_level)
+            if self.logs.is_compacted:
+                self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
             cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
             if cached:
                 end_offset = cached[-1].end_offset
@@ -333,6 +351,8 @@ class GatewayPartition:
         if limit is None or self._may_have_grown:
             return None
         if not max(limit, self.log_start_offset) <= offset <= self.end_offset:
+            return None
+        if self._resolve_is_due(limit):
             return None
         return self._fetched((), offset, limit)
 
@@ -359,6 +379,21 @@ class GatewayPartition:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.end_offset,
             )
+
+    def _resolve_is_due(self, last_stable_offset: int) -> bool:
+        """Return whether to look up the transaction that keeps readers at an offset."""
+        if last_stable_offset == self.end_offset:
+            return False
+        now_ms = self._clock_ms()
+        if self._blocked is None or self._blocked[0] != last_stable_offset:
+            self._blocked = last_stable_offset, now_ms + _RESOLVE_AFTER_MS
+        return now_ms >= self._blocked[1]
+
+    async def _resolve_blocking(self) -> bool:
+        """Return whether a transaction that keeps readers waiting was ended just now."""
+        assert self._blocked is not None
+        self._blocked = self._blocked[0], self._clock_ms() + _RESOLVE_EVERY_MS
+        return bool(await self._run_blocking(self.logs.resolve_blocking))
 
     def _limit(self, is_committed: bool) -> int:
         """Return the offset at which a fetch ends, as far as it is known."""

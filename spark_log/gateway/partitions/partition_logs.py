@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from spark_log.config import TopicConfig
+from spark_log.consumer import Resolve
+from spark_log.errors import InvalidProducerEpochError, SparkLogError
 from spark_log.gateway.partitions.log_cursor import LogCursor
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
 from spark_log.gateway.partitions.tail_cache import CachedBatch
@@ -60,6 +62,7 @@ class PartitionLogs:
         *,
         merges: MergeThread,
         max_uncompressed_bytes: int,
+        resolve: Resolve,
     ) -> None:
         """Open nothing yet.
 
@@ -69,7 +72,9 @@ class PartitionLogs:
             merges: the thread of the merges that appends make due.
             max_uncompressed_bytes: the largest size of the records of one append, without the
                 clients' compression.
+            resolve: ends a transaction that blocks readers, if its producer is gone.
         """
+        self._resolve = resolve
         self._open_log = open_log
         self._merges = merges
         self._config = config
@@ -80,6 +85,11 @@ class PartitionLogs:
         self._tail: PartitionLog | None = None
         self._cursors: OrderedDict[tuple[int, IsolationLevel], LogCursor] = OrderedDict()
         self._cursor_lock = threading.Lock()
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether cleaners remove records of the topic that have a newer one with their key."""
+        return "compact" in self._config.cleanup_policy
 
     # --- appends ---------------------------------------------------------------------------------
 
@@ -95,19 +105,24 @@ class PartitionLogs:
                 self._appends = self._open_log(merge_executor=merges)
             max_bytes = self._config.max_message_bytes
             parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
-            accepted, appends = batch_appends(parsed, self._max_uncompressed_bytes)
-            if not accepted:
-                return Appended(-1, 0, False, ())
-            waits_for_all = any(each.waits_for_all for each in accepted)
+            waits_for_all = any(each.waits_for_all for each in parsed)
             is_replicated = waits_for_all or not self._appends.states.current().is_replicated
-            with self._merges.make_way():
-                results = self._appends.append_batches(
-                    appends, compression=codec_of(accepted), acks=_ALL if is_replicated else 1
-                )
+            acks = _ALL if is_replicated else 1
+            # Translated here, so that the batches of one client are so in their order.
+            waiting = [each for each in parsed if each.translate()]
+            results = self._append_all(self._appends, waiting, acks)
+            # Another gateway may have ended the transaction that this one knew of.
+            fenced = [
+                each
+                for each, result in results
+                if isinstance(result, InvalidProducerEpochError) and each.verify is not None
+            ]
+            again = [each for each in fenced if each.translate(is_recent=True)]
+            if again:
+                results += self._append_all(self._appends, again, acks)
         put = []
         end_offset = 0
-        for each, result in zip(accepted, results, strict=True):
-            each.finish(result)
+        for each, result in results:
             if isinstance(result, LogAppendInfo):
                 end_offset = max(end_offset, result.last_offset + 1)
                 if not result.is_duplicate:
@@ -150,6 +165,19 @@ class PartitionLogs:
             if self._tail is not None:
                 self._tail.on_appended(appended.base_offset, appended.end_offset)
 
+    def _append_all(
+        self, log: PartitionLog, produced: Sequence[ProducedBatch], acks: int
+    ) -> list[tuple[ProducedBatch, LogAppendInfo | SparkLogError]]:
+        """Append batches, set the result of each, and return those that could be converted."""
+        accepted, appends = batch_appends(produced, self._max_uncompressed_bytes)
+        if not accepted:
+            return []
+        with self._merges.make_way():
+            results = log.append_batches(appends, compression=codec_of(accepted), acks=acks)
+        for each, result in zip(accepted, results, strict=True):
+            each.finish(result)
+        return list(zip(accepted, results, strict=True))
+
     def _cached(
         self, put: Sequence[tuple[ProducedBatch, LogAppendInfo]]
     ) -> tuple[CachedBatch, ...]:
@@ -183,6 +211,16 @@ class PartitionLogs:
         with self._watched() as tail:
             view = tail.observe(keeps_for_next_read=True)
             return view, tail.end_offset(view, isolation_level="read_committed")
+
+    def resolve_blocking(self) -> bool:
+        """End the transaction that blocks readers, if its producer is gone; return whether it has.
+
+        It is aborted when its timeout has passed since the first of these calls.
+        """
+        with self._watched() as tail:
+            open_ones = tail.transactions().open
+            blocking = min(open_ones, key=lambda each: each.first_offset, default=None)
+            return blocking is not None and self._resolve(blocking, tail)
 
     @contextmanager
     def _watched(self) -> Iterator[PartitionLog]:

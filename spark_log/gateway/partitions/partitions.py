@@ -8,6 +8,7 @@ from functools import partial
 
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig, TopicConfig
+from spark_log.consumer import resolver
 from spark_log.gateway.partitions.client_quotas import ClientQuotas
 from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
@@ -146,6 +147,7 @@ class Partitions:
             config,
             merges=self._merges,
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
+            resolve=resolver(self._cluster),
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
             opened = found[2]

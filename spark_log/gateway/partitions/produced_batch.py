@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from spark_log.errors import InvalidRecordError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
@@ -18,6 +20,11 @@ from spark_log.gateway.record_batches import (
 )
 from spark_log.log import BatchAppend, LogAppendInfo
 from spark_log.record import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerAppend
+from spark_log.transaction import PresentProducer
+
+_PRODUCER: Final = struct.Struct(">qh")
+_PRODUCER_POSITION: Final = 43
+"""Producer id and epoch in the header of a batch."""
 
 _CODECS = {
     CompressionType.GZIP: "zstd",
@@ -25,6 +32,11 @@ _CODECS = {
     CompressionType.LZ4: "lz4",
     CompressionType.ZSTD: "zstd",
 }
+
+
+Verify = Callable[[bool], PresentProducer]
+"""Returns the identity under which a client's batch is appended; with true, by the newest state. It
+raises a `SparkLogError` if the batch belongs to no ongoing transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,10 @@ class ProducedBatch:
         waits_for_all: whether it is answered when all in-sync replicas have it, and not when the
             leader has it.
         result: the answer, once it is known.
+        verify: translates the identity that its client keeps from transaction to transaction; None
+            if the batch has the identity of the log.
+        code_of: returns the error code of an error for the client's version.
+        present: the identity from `verify`.
         batch: the batch, once its header is checked.
     """
 
@@ -66,7 +82,26 @@ class ProducedBatch:
     transactional_id: str | None = None
     waits_for_all: bool = True
     result: ProduceResult | None = None
+    verify: Verify | None = None
+    code_of: Callable[[SparkLogError], int] = error_code
+    present: PresentProducer | None = None
     batch: ClientBatch | None = field(default=None, repr=False)
+
+    def precedes(self, other: ProducedBatch) -> bool:
+        """Return whether another batch, which arrived later, is of the same idempotent producer."""
+        producer = (
+            _PRODUCER.unpack_from(self.data, _PRODUCER_POSITION) if self._has_header else None
+        )
+        return (
+            producer is not None
+            and producer[0] != NO_PRODUCER_ID
+            and other._has_header
+            and producer == _PRODUCER.unpack_from(other.data, _PRODUCER_POSITION)
+        )
+
+    @property
+    def _has_header(self) -> bool:
+        return len(self.data) >= _PRODUCER_POSITION + _PRODUCER.size
 
     def parse(self, max_bytes: int) -> ClientBatch | None:
         """Return the batch, its header and checksum checked; None if it has a result: an error.
@@ -97,12 +132,28 @@ class ProducedBatch:
             self.result = _refused(error)
         return self.batch
 
+    def translate(self, *, is_recent: bool = False) -> bool:
+        """Set the present identity, if the client keeps its own; return false after an error.
+
+        Args:
+            is_recent: whether by the newest state, because the log has refused the known identity.
+        """
+        if self.verify is None:
+            return True
+        before = self.present
+        try:
+            self.present = self.verify(is_recent)
+        except SparkLogError as error:
+            self.finish(error)
+            return False
+        return not is_recent or self.present != before
+
     def finish(self, result: LogAppendInfo | SparkLogError) -> None:
         """Set the answer from the result of the append."""
         if isinstance(result, SparkLogError):
             indexes = result.record_indexes if isinstance(result, InvalidRecordError) else ()
             self.result = ProduceResult(
-                error_code(result), message=str(result), record_indexes=indexes
+                self.code_of(result), message=str(result), record_indexes=indexes
             )
             return
         time_us = result.append_time_us
@@ -130,8 +181,9 @@ def batch_appends(
             waiting.pop(error.batch_index).result = _refused(error)
             continue
         appends, row = [], 0
-        for batch in batches:
-            appends.append(BatchAppend(records.slice(row, batch.record_count), _producer_of(batch)))
+        for each, batch in zip(waiting, batches, strict=True):
+            rows = records.slice(row, batch.record_count)
+            appends.append(BatchAppend(rows, _producer_of(each)))
             row += batch.record_count
         return waiting, appends
     return [], []
@@ -148,9 +200,18 @@ def _batch_of(produced: ProducedBatch) -> ClientBatch:
     return produced.batch
 
 
-def _producer_of(batch: ClientBatch) -> ProducerAppend | None:
+def _producer_of(produced: ProducedBatch) -> ProducerAppend | None:
+    batch, present = _batch_of(produced), produced.present
     if batch.producer_id == NO_PRODUCER_ID:
         return None
+    if present is not None and batch.is_transactional:
+        return ProducerAppend(
+            present.producer.producer_id,
+            present.producer.producer_epoch,
+            batch.base_sequence,
+            is_transactional=True,
+            continues=present.continues,
+        )
     return ProducerAppend(
         batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.is_transactional
     )

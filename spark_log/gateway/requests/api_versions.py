@@ -12,6 +12,10 @@ from spark_log.gateway.request import Api, RequestContext
 
 API = Api(API_VERSIONS_KEY, "ApiVersions", 0, 4)
 
+_FIRST_WITH_LEVEL_0 = 4
+"""The first version in which a feature may be supported from level 0 on: Java's clients before 3.9
+fail at such a feature (KAFKA-17011). As in Kafka, they are not told of it."""
+
 _Response = message_class("ApiVersionsResponse")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -29,6 +33,7 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         supported_features=[
             _Response.SupportedFeatureKey(name=name, min_version=0, max_version=level)
             for name, level in gateway.features.items()
+            if context.api_version >= _FIRST_WITH_LEVEL_0
         ],
         finalized_features_epoch=0 if gateway.features else -1,
         finalized_features=[

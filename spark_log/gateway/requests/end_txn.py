@@ -1,18 +1,23 @@
-"""EndTxn: commits or aborts a transaction (KIP-890's second protocol)."""
+"""EndTxn: commits or aborts a transaction."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from spark_log.errors import SparkLogError
-from spark_log.gateway.errors import error_code
+from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.transaction_errors import coordinator_error, kept_error
 from spark_log.record import ProducerIdAndEpoch
 
-API = Api(26, "EndTxn", 5, 5)
-"""Earlier versions keep their epoch after the end, which the log does not allow."""
+API = Api(26, "EndTxn", 0, 5)
+
+_FIRST_WITH_EPOCH = 5
+"""The first version of KIP-890's second protocol: its client takes the producer id and epoch of the
+answer. Earlier ones keep theirs."""
 
 _Response = message_class("EndTxnResponse")
 
@@ -20,12 +25,14 @@ _Response = message_class("EndTxnResponse")
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Decide the transaction; answer with the producer's epoch in its next one."""
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    if context.api_version < _FIRST_WITH_EPOCH:
+        return _Response(error_code=await _end_kept(gateway, context, request, producer))
     try:
         following = await gateway.run_blocking(
             _end, gateway, request.transactional_id, producer, request.committed
         )
     except SparkLogError as error:
-        return _Response(error_code=error_code(error))
+        return _Response(error_code=coordinator_error(error))
     return _Response(producer_id=following.producer_id, producer_epoch=following.producer_epoch)
 
 
@@ -33,3 +40,27 @@ def _end(
     gateway: Gateway, transactional_id: str, producer: ProducerIdAndEpoch, is_committed: bool
 ) -> ProducerIdAndEpoch:
     return gateway.transactions.end(transactional_id, producer, is_committed=is_committed)
+
+
+async def _end_kept(
+    gateway: Gateway, context: RequestContext, request: Any, client: ProducerIdAndEpoch
+) -> ErrorCode:
+    transactional_id, transactions = request.transactional_id, context.transactions
+    try:
+        unknown = await gateway.run_blocking(
+            partial(
+                gateway.transactions.end_kept,
+                transactional_id,
+                client,
+                is_committed=request.committed,
+                known=transactions.get(transactional_id),
+            )
+        )
+    except SparkLogError as error:
+        return kept_error(error, context.api_key, context.api_version)
+    if unknown is None:
+        return ErrorCode.NONE
+    # The first request of this connection in the transaction, or one of an earlier transaction that
+    # is late. Its client asks again only in the first case.
+    transactions[transactional_id] = unknown
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

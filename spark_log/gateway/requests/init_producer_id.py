@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from spark_log.errors import ProducerFencedError, SparkLogError
-from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.transaction_errors import coordinator_error
 from spark_log.record import ProducerIdAndEpoch
 
 API = Api(22, "InitProducerId", 0, 6)
@@ -34,7 +35,7 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         is_new = context.api_version >= 4
         return _refused(ErrorCode.PRODUCER_FENCED if is_new else ErrorCode.INVALID_PRODUCER_EPOCH)
     except SparkLogError as error:
-        return _refused(error_code(error))
+        return _refused(coordinator_error(error))
     return _Response(producer_id=found.producer_id, producer_epoch=found.producer_epoch)
 
 

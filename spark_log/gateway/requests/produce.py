@@ -16,8 +16,9 @@ from spark_log.gateway.partitions import GatewayPartition, ProducedBatch, Produc
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, EndConnectionError, RequestContext
 from spark_log.gateway.requests.topics import topics_of
+from spark_log.gateway.requests.transaction_errors import produce_error
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition
+from spark_log.transaction import PresentProducer, TopicIdPartition
 
 _Response = message_class("ProduceResponse")
 
@@ -28,6 +29,9 @@ _MIN_TIMEOUT_MS: Final = 1_000
 """The least ``timeout_ms`` that has an effect. A broker's own append does not count for it, so
 clients may give less than an append to an object store takes."""
 _FIRST_WITH_TOPIC_IDS: Final = 13
+_FIRST_THAT_ADDS: Final = 12
+"""The first version of KIP-890's second protocol: the request adds its partitions to the
+transaction. Earlier clients have sent AddPartitionsToTxn."""
 
 
 def _error_response(request: Any, code: int, message: str) -> Any:
@@ -84,7 +88,9 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 in_transaction[TopicIdPartition(topic.topic_id, each.index)] = produced
             appends[key] = _Append(partition, partition.append(produced))
     if in_transaction:
-        await _add_to_transaction(gateway, request.transactional_id, in_transaction)
+        await _add_to_transaction(
+            gateway, request.transactional_id, in_transaction, context.api_version
+        )
     timeout_ms = None if request.acks == 0 else deadline_ms - gateway.partitions.now_ms()
     await _wait(gateway, context, appends.values(), timeout_ms)
     results |= {key: each.result for key, each in appends.items()}
@@ -161,13 +167,17 @@ def _on_late_append(gateway: Gateway, future: asyncio.Future[ProduceResult]) -> 
 
 
 async def _add_to_transaction(
-    gateway: Gateway, transactional_id: str, batches: dict[TopicIdPartition, ProducedBatch]
+    gateway: Gateway,
+    transactional_id: str,
+    batches: dict[TopicIdPartition, ProducedBatch],
+    api_version: int,
 ) -> None:
     """Add partitions to the transaction of a request, then let its batches be appended (KIP-890).
 
-    Clients that add partitions by a request of their own find them added already.
+    For clients that add partitions by a request of their own it is verified that they have.
     """
     partitions = gateway.partitions
+    transactions, is_kept = gateway.transactions, api_version < _FIRST_THAT_ADDS
     by_producer: dict[ProducerIdAndEpoch, set[TopicIdPartition]] = {}
     for key, produced in batches.items():
         found = ProducerIdAndEpoch(*_PRODUCER.unpack_from(produced.data, _PRODUCER_POSITION))
@@ -176,11 +186,19 @@ async def _add_to_transaction(
     for producer, added in by_producer.items():
         try:
             await gateway.run_blocking(
-                gateway.transactions.add_partitions, transactional_id, producer, added
+                transactions.verify_kept if is_kept else transactions.add_partitions,
+                transactional_id,
+                producer,
+                added,
             )
         except SparkLogError as error:
-            result = ProduceResult(error_code(error), message=str(error))
+            code = produce_error(error, api_version) if is_kept else error_code(error)
+            result = ProduceResult(code, message=str(error))
             failed |= dict.fromkeys(added, result)
+        if is_kept:
+            for key in added:
+                batches[key].code_of = partial(produce_error, api_version=api_version)
+                batches[key].verify = partial(_verify, gateway, transactional_id, producer, key)
     image = partitions.known_image
     for key, produced in batches.items():
         produced.result, produced.is_ready = failed.get(key), True
@@ -188,6 +206,18 @@ async def _add_to_transaction(
         opened = None if topic is None else partitions.get(topic, key.partition)
         if opened is not None:
             opened.wake_appends()
+
+
+def _verify(
+    gateway: Gateway,
+    transactional_id: str,
+    client: ProducerIdAndEpoch,
+    partition: TopicIdPartition,
+    is_recent: bool,
+) -> PresentProducer:
+    return gateway.transactions.verify_kept(
+        transactional_id, client, {partition}, is_recent=is_recent
+    )
 
 
 def _response(request: Any, result_of: Any) -> Any:

@@ -10,6 +10,8 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests import (
     acls,
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
@@ -78,6 +80,8 @@ class Handler:
 
 
 _FILES: tuple[_RequestFile, ...] = (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,

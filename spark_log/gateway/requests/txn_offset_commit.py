@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from spark_log.errors import CommitFailedError, SparkLogError
-from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.transaction_errors import coordinator_error, kept_error
 from spark_log.metadata import MetadataImage
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TransactionOffset
@@ -25,8 +26,11 @@ def _failed(request: Any, code: int, message: str) -> Any:
     return _response(request, lambda *_: code)
 
 
-API = Api(28, "TxnOffsetCommit", 5, 5, error_response=_failed)
-"""KIP-890's second protocol: the group is registered in the transaction by this request."""
+API = Api(28, "TxnOffsetCommit", 0, 5, error_response=_failed)
+
+_FIRST_THAT_ADDS = 5
+"""The first version of KIP-890's second protocol: this request registers the group in the
+transaction. Earlier clients have sent AddOffsetsToTxn."""
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -45,9 +49,10 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 offsets.append(found)
     code: int = ErrorCode.NONE
     if offsets:
+        transactions, is_kept = gateway.transactions, context.api_version < _FIRST_THAT_ADDS
         try:
             await gateway.run_blocking(
-                gateway.transactions.send_offsets,
+                transactions.send_kept_offsets if is_kept else transactions.send_offsets,
                 request.transactional_id,
                 ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
                 ConsumerGroupMetadata(
@@ -61,7 +66,9 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         except CommitFailedError:
             code = ErrorCode.ILLEGAL_GENERATION
         except SparkLogError as error:
-            code = error_code(error)
+            code = coordinator_error(error)
+            if is_kept:
+                code = kept_error(error, context.api_key, context.api_version)
     return _response(request, lambda name, number: refused.get((name, number), code))
 
 

@@ -14,8 +14,9 @@ from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.metadata import random_producer_id
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
+    KeptIdentityCoordinator,
+    PresentProducer,
     TopicIdPartition,
-    TransactionCoordinator,
     TransactionOffset,
 )
 from spark_log.types import ConsumerGroupMetadata, TopicPartition
@@ -27,7 +28,7 @@ and no read. The least recently used ones are read again when they are needed.""
 
 @dataclass(slots=True)
 class _Entry:
-    coordinator: TransactionCoordinator
+    coordinator: KeptIdentityCoordinator
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -118,12 +119,21 @@ class Transactions:
                 not decided; call again.
             SparkLogError: the storage does not answer; call again.
         """
-        partitions = [TopicPartition(each.topic, each.partition) for each in offsets]
         with self._coordinator(transactional_id) as coordinator:
             coordinator.register(producer, groups={each.group_id for each in offsets})
-            # The group refuses a member that it has lost before any offset is kept.
-            self._offsets.send(coordinator.state, producer, member, partitions)
-            coordinator.send_offsets(producer, offsets)
+            self._send_offsets(coordinator, producer, member, offsets)
+
+    def _send_offsets(
+        self,
+        coordinator: KeptIdentityCoordinator,
+        producer: ProducerIdAndEpoch,
+        member: ConsumerGroupMetadata,
+        offsets: Sequence[TransactionOffset],
+    ) -> None:
+        partitions = [TopicPartition(each.topic, each.partition) for each in offsets]
+        # The group refuses a member that it has lost before any offset is kept.
+        self._offsets.send(coordinator.state, producer, member, partitions)
+        coordinator.send_offsets(producer, offsets)
 
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_committed: bool
@@ -144,14 +154,78 @@ class Transactions:
                 return coordinator.commit(producer)
             return coordinator.abort(producer)
 
+    # --- clients that keep their identity --------------------------------------------------------
+
+    def add_kept(
+        self,
+        transactional_id: str,
+        client: ProducerIdAndEpoch,
+        partitions: Collection[TopicIdPartition] = (),
+        groups: Collection[str] = (),
+    ) -> int:
+        """Register partitions and groups; return the number of the transaction.
+
+        See `KeptIdentityCoordinator.register_kept`.
+        """
+        with self._coordinator(transactional_id) as coordinator:
+            return coordinator.register_kept(client, partitions, groups)
+
+    def verify_kept(
+        self,
+        transactional_id: str,
+        client: ProducerIdAndEpoch,
+        partitions: Collection[TopicIdPartition],
+        *,
+        is_recent: bool = False,
+    ) -> PresentProducer:
+        """Return the identity under which a client's batches are appended.
+
+        See `KeptIdentityCoordinator.verify_kept`.
+        """
+        with self._coordinator(transactional_id) as coordinator:
+            return coordinator.verify_kept(client, partitions, is_recent=is_recent)
+
+    def send_kept_offsets(
+        self,
+        transactional_id: str,
+        client: ProducerIdAndEpoch,
+        member: ConsumerGroupMetadata,
+        offsets: Sequence[TransactionOffset],
+    ) -> None:
+        """Keep offsets as `send_offsets` does; the client has added their group before.
+
+        Raises:
+            InvalidTxnStateError: it has not.
+            SparkLogError: as in `send_offsets`.
+        """
+        groups = {each.group_id for each in offsets}
+        with self._coordinator(transactional_id) as coordinator:
+            present = coordinator.verify_kept(client, groups=groups, is_recent=True)
+            self._send_offsets(coordinator, present.producer, member, offsets)
+
+    def end_kept(
+        self,
+        transactional_id: str,
+        client: ProducerIdAndEpoch,
+        *,
+        is_committed: bool,
+        known: int | None,
+    ) -> int | None:
+        """Commit or abort the known transaction; return the number of an unknown one.
+
+        See `KeptIdentityCoordinator.end_kept`.
+        """
+        with self._coordinator(transactional_id) as coordinator:
+            return coordinator.end_kept(client, is_committed=is_committed, known=known)
+
     @contextmanager
-    def _coordinator(self, transactional_id: str) -> Iterator[TransactionCoordinator]:
+    def _coordinator(self, transactional_id: str) -> Iterator[KeptIdentityCoordinator]:
         """Lend the coordinator of an id, which is for one thread at a time."""
         with self._lock:
             entry = self._entries.get(transactional_id)
             if entry is None:
                 entry = self._entries[transactional_id] = _Entry(
-                    TransactionCoordinator(
+                    KeptIdentityCoordinator(
                         self._cluster,
                         transactional_id,
                         commit_offsets=self._offsets.commit_offsets,

@@ -111,12 +111,16 @@ class ProducerEntry:
             instead, which may be of last year.
         first_transaction_offset: first offset of its open transaction (``currentTxnFirstOffset``);
             None if no transaction is open. An entry with an open transaction never expires.
+        earlier_runs: runs of earlier epochs, in order, each with its epoch: the sequence numbers
+            of a client that keeps its epoch after a transaction go on from them (protocol A18).
+            Dropped when a sequence begins with 0; at most `MAX_RUNS`.
     """
 
     epoch: int
     runs: tuple[SequenceRun, ...]
     appended_us: int
     first_transaction_offset: int | None = None
+    earlier_runs: tuple[tuple[int, SequenceRun], ...] = ()
 
     def with_run(self, run: SequenceRun, appended_us: int) -> ProducerEntry:
         """Return the entry with one more run of this epoch."""
@@ -126,8 +130,30 @@ class ProducerEntry:
         while runs and (joined := runs[-1].extended(run)) is not None:
             runs, run = runs[:-1], joined
         runs = (*runs, run)[-MAX_RUNS:]
-        appended_us = max(appended_us, self.appended_us)
-        return ProducerEntry(self.epoch, runs, appended_us, self.first_transaction_offset)
+        return replace(self, runs=runs, appended_us=max(appended_us, self.appended_us))
+
+    @property
+    def all_runs(self) -> tuple[tuple[int, SequenceRun], ...]:
+        """The runs of earlier epochs and of this one, in order, each with its epoch."""
+        return (*self.earlier_runs, *((self.epoch, run) for run in self.runs))
+
+    def in_epoch(self, header: BatchHeader, appended_us: int) -> ProducerEntry:
+        """Return the entry in the epoch of the producer's next batch."""
+        earlier = self.earlier_runs
+        if header.producer_epoch > self.epoch:
+            earlier = self.all_runs[-MAX_RUNS:]
+        elif header.producer_epoch == self.epoch and self.runs:
+            return self
+        elif header.producer_epoch < self.epoch:
+            # It may write when the entry of the newer epoch has expired.
+            earlier = ()
+        if not header.is_control and header.base_sequence in (0, NO_SEQUENCE):
+            earlier = ()
+        if header.producer_epoch == self.epoch:
+            return replace(self, earlier_runs=earlier)
+        return ProducerEntry(
+            header.producer_epoch, (), appended_us, self.first_transaction_offset, earlier
+        )
 
     def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
         """Return the offset of an append that ends where the last run ends; else None.
@@ -147,6 +173,21 @@ class ProducerEntry:
             ):
                 return None
         return base_offset if base_offset >= 0 else None
+
+    def before(self, offset: int) -> ProducerEntry | None:
+        """Return the entry that a replay from an earlier offset needs; None if it needs none."""
+        cut = [
+            (epoch, replace(run, record_count=min(run.end_offset, offset) - run.base_offset))
+            for epoch, run in self.all_runs
+            if run.base_offset < offset
+        ]
+        is_whole = not self.all_runs or self.all_runs[-1][1].end_offset <= offset
+        if not cut and self.runs:
+            return None
+        epoch = self.epoch if is_whole or not cut else cut[-1][0]
+        runs = tuple(run for of_epoch, run in cut if of_epoch == epoch)
+        earlier = tuple(pair for pair in cut if pair[0] != epoch)
+        return ProducerEntry(epoch, runs, self.appended_us, earlier_runs=earlier)
 
     def is_expired(self, now_us: int, expiration_ms: int) -> bool:
         """Return whether the producer may be forgotten (KIP-854).
@@ -266,13 +307,37 @@ class ProducerState:
         is recognised by its end.
         """
         entry = self._entries.get(append.producer_id)
-        if entry is None or entry.epoch != append.producer_epoch:
-            return None
-        for run in reversed(entry.runs):
+        is_current = entry is not None and entry.epoch == append.producer_epoch
+        runs = entry.runs if entry is not None and is_current else ()
+        for run in (*reversed(runs), *reversed(self._continued_runs(append))):
             offset = run.offset_of(append.base_sequence, record_count)
             if offset is not None:
                 return offset
+        if entry is None or not is_current:
+            return None
         return entry.offset_by_end(append.base_sequence, record_count)
+
+    def _continued_runs(self, append: ProducerAppend) -> list[SequenceRun]:
+        """Return the runs of earlier identities from which the append's sequence goes on."""
+        return [
+            run
+            for origin in append.continues
+            if (entry := self._entries.get(origin.producer_id)) is not None
+            for epoch, run in entry.all_runs
+            if origin.producer_epoch <= epoch
+            and (origin.producer_id != append.producer_id or epoch < append.producer_epoch)
+        ]
+
+    def _continues_without_run(self, append: ProducerAppend) -> bool:
+        """Return whether an earlier identity of the append had a transaction here, but no run.
+
+        Either it wrote nothing here, or what it wrote was deleted.
+        """
+        return any(
+            entry.epoch > origin.producer_epoch
+            for origin in append.continues
+            if (entry := self._entries.get(origin.producer_id)) is not None
+        )
 
     def is_fenced(self, append: ProducerAppend) -> bool:
         """Return whether a newer epoch of the producer has written."""
@@ -292,7 +357,8 @@ class ProducerState:
         """Check that an append that is not a duplicate may be next (``ProducerAppendInfo``).
 
         A producer without an entry, or with an expired one (protocol A11), may begin with any
-        sequence number, as in Kafka: its records may have been deleted.
+        sequence number, as in Kafka: its records may have been deleted. If the sequence goes on
+        from earlier identities (protocol A18), those must have no entry either.
 
         Args:
             append: the append to check.
@@ -309,6 +375,7 @@ class ProducerState:
         """
         entry = self._entries.get(append.producer_id)
         if entry is None or entry.is_expired(now_us, expiration_ms):
+            self._check_sequence(append, None, where)
             return
         producer_id, epoch = append.producer_id, append.producer_epoch
         if self.is_fenced(append):
@@ -327,8 +394,14 @@ class ProducerState:
                 f"but its transaction of epoch {entry.epoch} is open since offset "
                 f"{entry.first_transaction_offset}. Put the marker of this transaction first"
             )
-        expected = entry.next_sequence if epoch == entry.epoch else 0
-        if append.base_sequence != expected:
+        self._check_sequence(append, entry, where)
+
+    def _check_sequence(
+        self, append: ProducerAppend, entry: ProducerEntry | None, where: str
+    ) -> None:
+        producer_id, epoch = append.producer_id, append.producer_epoch
+        expected = self._expected_sequence(append, entry)
+        if expected is not None and append.base_sequence != expected:
             raise OutOfOrderSequenceError(
                 f"{where}: producer {producer_id}, epoch {epoch} appends from sequence number "
                 f"{append.base_sequence}, but {expected} comes next: an earlier append is missing, "
@@ -337,6 +410,20 @@ class ProducerState:
                 base_sequence=append.base_sequence,
                 expected_sequence=expected,
             )
+
+    def _expected_sequence(self, append: ProducerAppend, entry: ProducerEntry | None) -> int | None:
+        """Return the sequence number that comes next; None if any may.
+
+        Args:
+            append: the append.
+            entry: the state of its producer id; None without one, or if it has expired.
+        """
+        if entry is not None and entry.epoch == append.producer_epoch and entry.runs:
+            return entry.next_sequence
+        runs = self._continued_runs(append)
+        if runs:
+            return runs[-1].next_sequence
+        return None if entry is None or self._continues_without_run(append) else 0
 
     def without_expired(self, *, now_us: int, expiration_ms: int) -> ProducerState:
         """Return the state without expired producers (KIP-854).
@@ -359,13 +446,9 @@ class ProducerState:
         """
         entries = {}
         for producer_id, entry in self._entries.items():
-            runs = tuple(
-                replace(run, record_count=min(run.end_offset, offset) - run.base_offset)
-                for run in entry.runs
-                if run.base_offset < offset
-            )
-            if runs or not entry.runs:
-                entries[producer_id] = ProducerEntry(entry.epoch, runs, entry.appended_us)
+            before = entry.before(offset)
+            if before is not None:
+                entries[producer_id] = before
         open_ones = (each for each in self.transactions.open if each.first_offset < offset)
         index = TransactionIndex(
             offset, open_transactions=open_ones, is_complete=self.transactions.is_complete
@@ -388,11 +471,8 @@ class ProducerState:
         self, header: BatchHeader, base_offset: int, end_offset: int, appended_us: int
     ) -> None:
         producer_id, epoch = header.producer_id, header.producer_epoch
-        entry = self._entries.get(producer_id)
-        first_offset = None if entry is None else entry.first_transaction_offset
-        if entry is None or entry.epoch != epoch:
-            # The epoch may also be an older one: it may write when the newer entry has expired.
-            entry = ProducerEntry(epoch, (), appended_us, first_offset)
+        entry = self._entries.get(producer_id) or ProducerEntry(epoch, (), appended_us)
+        entry = entry.in_epoch(header, appended_us)
         if header.base_sequence != NO_SEQUENCE and not header.is_control:
             run = SequenceRun(header.base_sequence, base_offset, end_offset - base_offset)
             entry = entry.with_run(run, appended_us)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -54,11 +54,8 @@ def consecutive_batches(batches: Sequence[BatchAppend], waiting: Iterable[int]) 
             if producer_id in held_back or next_of.get(producer_id, producer) != producer:
                 held_back.add(producer_id)
                 continue
-            next_of[producer_id] = ProducerAppend(
-                producer_id,
-                producer.producer_epoch,
-                sequence_after(producer.base_sequence, batch.record_count),
-                producer.is_transactional,
+            next_of[producer_id] = replace(
+                producer, base_sequence=sequence_after(producer.base_sequence, batch.record_count)
             )
         chosen.append(index)
     return chosen

@@ -88,6 +88,10 @@ _HORIZONS_KEY = b"spark_log.delete_horizons"
 """Key of the compacted segments' delete horizons in the custom metadata, for the reason of
 `_IDS_KEY`. Only a snapshot with compacted segments has it."""
 
+_EARLIER_RUNS_KEY = b"spark_log.earlier_runs"
+"""Key of the runs of producers' earlier epochs in the custom metadata, for the reason of
+`_IDS_KEY`. Only a snapshot with such runs has it."""
+
 _TRANSACTIONS_KEY = b"spark_log.transactions"
 """Key of the transactions in the custom metadata, for the reason of `_IDS_KEY`. A snapshot without
 this key does not contain transactions."""
@@ -148,6 +152,9 @@ class Snapshot:
         if compacted:
             horizons = json.dumps([each.delete_horizon_us for each in compacted])
             metadata[_HORIZONS_KEY] = _with_checksum(horizons)
+        earlier_runs = _encode_earlier_runs(self.producers)
+        if earlier_runs:
+            metadata[_EARLIER_RUNS_KEY] = _with_checksum(earlier_runs)
         transactions = self.producers.transactions
         if transactions.is_complete:
             metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(transactions))
@@ -187,10 +194,12 @@ class Snapshot:
         ids = _decode_ids(custom_metadata.get(_IDS_KEY), len(segments))
         transactions = _decode_transactions(custom_metadata.get(_TRANSACTIONS_KEY), offset)
         summaries = tuple(_segments(segments, ids))
+        earlier_runs = _decode_earlier_runs(custom_metadata.get(_EARLIER_RUNS_KEY))
+        entries = (_producer(row, earlier_runs) for row in producers)
         return cls(
             offset,
             _with_horizons(summaries, custom_metadata.get(_HORIZONS_KEY)),
-            ProducerState(offset, map(_producer, producers), transactions),
+            ProducerState(offset, entries, transactions),
         )
 
 
@@ -210,6 +219,34 @@ def _checked(value: bytes, what: str) -> str:
     if crc32c != b"%08x" % extend(0, data):
         raise ValueError(f"the checksum of its {what} does not fit")
     return data.decode()
+
+
+def _encode_earlier_runs(producers: ProducerState) -> str:
+    """Return the runs of earlier epochs by producer id, as JSON; empty without such a run."""
+    found = {
+        str(producer_id): [
+            [epoch, run.base_sequence, run.base_offset, run.record_count]
+            for epoch, run in entry.earlier_runs
+        ]
+        for producer_id, entry in producers.entries()
+        if entry.earlier_runs
+    }
+    return json.dumps(found, separators=(",", ":")) if found else ""
+
+
+def _decode_earlier_runs(value: bytes | None) -> dict[int, tuple[tuple[int, SequenceRun], ...]]:
+    """Return the runs of earlier epochs by producer id.
+
+    Raises:
+        ValueError: the value is damaged.
+    """
+    if value is None:
+        return {}
+    content = parse_json(_checked(value, "runs of earlier epochs"))
+    return {
+        int(producer_id): tuple((epoch, SequenceRun(*run)) for epoch, *run in runs)
+        for producer_id, runs in content.items()
+    }
 
 
 def _encode_transactions(transactions: TransactionIndex) -> str:
@@ -376,6 +413,15 @@ def _struct_array(
     return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
 
 
-def _producer(row: dict[str, Any]) -> tuple[int, ProducerEntry]:
+def _producer(
+    row: dict[str, Any], earlier_runs: Mapping[int, tuple[tuple[int, SequenceRun], ...]]
+) -> tuple[int, ProducerEntry]:
     runs = tuple(SequenceRun(**run) for run in row["runs"])
-    return row["producer_id"], ProducerEntry(row["producer_epoch"], runs, row["appended"])
+    producer_id = row["producer_id"]
+    entry = ProducerEntry(
+        row["producer_epoch"],
+        runs,
+        row["appended"],
+        earlier_runs=earlier_runs.get(producer_id, ()),
+    )
+    return producer_id, entry

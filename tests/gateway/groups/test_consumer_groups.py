@@ -166,8 +166,13 @@ def test_a_member_that_does_not_release_its_partitions_expires(gateway, clients)
         await settle(gateway, a)
         assert gateway.timer("rebalance", "a") is None
         await b.heartbeat(gateway)
-        assert gateway.timer("rebalance", "a").delay_s == 60
+        assert gateway.timer("rebalance", "a") is None  # it has not been told
         await a.heartbeat(gateway)
+        timer = gateway.timer("rebalance", "a")
+        assert timer.delay_s == 60
+        a.take(range(PARTITIONS))  # it is late
+        await a.heartbeat(gateway)
+        assert gateway.timer("rebalance", "a") is timer
         await gateway.end("rebalance", "a")
         await b.heartbeat(gateway)
         assert len(b.owned) == PARTITIONS
@@ -196,6 +201,29 @@ def test_a_gateway_that_clients_are_not_sent_to_expires_nobody(gateway, clients)
         gateway.is_coordinator = True
         assert await a.heartbeat(gateway) == "NONE"
         assert len(a.owned) == PARTITIONS
+
+    asyncio.run(run())
+
+
+def test_a_gateway_that_clients_are_not_sent_to_commits_nothing(cluster, gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        other = FakeGateway(cluster)
+        t0 = TopicPartition("t", 0)
+
+        async def commit(at, offset):
+            return await at.groups.commit(
+                "g", a.name, None, a.epoch, {t0: OffsetAndMetadata(offset)}
+            )
+
+        assert await commit(other, 7) is GroupError.NONE
+        gateway.is_coordinator = False
+        assert await commit(gateway, 5) is GroupError.NOT_COORDINATOR
+        turns = [True, False]  # it stands still after it has accepted the request
+        gateway.groups._is_coordinator = lambda _: turns.pop(0)  # noqa: SLF001
+        assert await commit(gateway, 5) is GroupError.COORDINATOR_NOT_AVAILABLE
+        assert OffsetsTable(cluster).fetch("g")[t0].offset == 7
 
     asyncio.run(run())
 

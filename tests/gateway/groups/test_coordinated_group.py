@@ -35,7 +35,7 @@ class Table:
             raise IllegalGenerationError("old", generation=generation, current=self.value)
         self.value = generation
 
-    def commit(self, group, offsets, *, generation=0, member_id=""):
+    def commit(self, group, offsets, *, generation=0, member_id="", check=None):
         self.fence(group, generation)
         self.committed.update(offsets)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import signal
@@ -10,20 +9,23 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tests.gateway.suites.aiokafka import AioKafka
+from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kcat import KcatSuite
+from tests.gateway.suites.librdkafka import Librdkafka
+from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -33,7 +35,15 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (FranzGo(), KcatSuite(), KafkaPython())
+SUITES: tuple[Suite, ...] = (
+    FranzGo(),
+    KafkaGo(),
+    Librdkafka(),
+    KafkaPython(),
+    ConfluentKafka(),
+    AioKafka(),
+    KcatSuite(),
+)
 """All suites, in the order in which they are run."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
@@ -59,7 +69,8 @@ def main(
         Path | None,
         typer.Option(
             "--json",
-            help="Write the results into this file; those of suites that are not run stay in it.",
+            help="Write the results into this file; those of suites that are not run stay in it. "
+            f"docs/gateway-parity.md is made of {RESULTS.name} beside this program.",
             metavar="FILE",
         ),
     ] = None,
@@ -80,15 +91,23 @@ def main(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     results = {}
     for suite in [by_name[each] for each in names or by_name]:
-        results[suite.name] = list(_shown(_results(suite, select, gateways), suite))
+        results[suite.name] = list(_shown(results_of(suite, select, gateways), suite))
         if json_file:
-            _write_json(json_file, suite, gateways, results[suite.name])
+            write_results(json_file, suite, gateways, results[suite.name])
     _print_table(results)
     failed = any(each.outcome is Outcome.FAILED for found in results.values() for each in found)
     raise typer.Exit(failed)
 
 
-def _results(suite: Suite, select: str, count: int) -> Iterator[TestResult]:
+def results_of(suite: Suite, select: str = "", count: int = 1) -> Iterator[TestResult]:
+    """Run a suite against gateways of a new root, and yield the result of each test as it ends.
+
+    Args:
+        suite: the suite; what it needs is installed if that has not been done.
+        select: the regular expression that the names of tests contain.
+        count: the number of gateways.
+    """
+
     def is_wanted(test: str) -> bool:
         return re.search(select, test) is not None
 
@@ -102,7 +121,7 @@ def _results(suite: Suite, select: str, count: int) -> Iterator[TestResult]:
         folder = _installed(suite)
         with (
             tempfile.TemporaryDirectory() as root,
-            running_gateways(Path(root, "root"), count) as running,
+            running_gateways(Path(root, "root"), count, suite.settings, suite.address) as running,
         ):
             for result in suite.run(folder, running, is_selected):
                 if is_selected(result.test):
@@ -156,19 +175,6 @@ def _print_table(results: dict[str, list[TestResult]]) -> None:
                     markup=False,
                     style=STYLES[each.outcome],
                 )
-
-
-def _write_json(path: Path, suite: Suite, count: int, results: Sequence[TestResult]) -> None:
-    """Put the results of a suite into a file of results."""
-    runs: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    runs[f"{suite.name}, {count} {'gateway' if count == 1 else 'gateways'}"] = {
-        "client": suite.client,
-        "version": suite.version,
-        "command": f"make gateway-suites ARGS='{suite.name} --gateways {count}'",
-        "date": datetime.now(UTC).date().isoformat(),
-        "results": [asdict(each) for each in sorted(results, key=lambda each: each.test)],
-    }
-    path.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

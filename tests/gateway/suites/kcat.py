@@ -48,7 +48,9 @@ class KcatSuite(Suite):
             try:
                 test(kcat)
             except subprocess.CalledProcessError as error:
-                yield TestResult(name, Outcome.FAILED, f"{error}: {error.output}")
+                yield TestResult(
+                    name, Outcome.FAILED, str(error.output).strip().rpartition("\n")[2]
+                )
             except Exception as error:
                 yield TestResult(name, Outcome.FAILED, f"{type(error).__name__}: {error}")
             else:

@@ -63,7 +63,10 @@ class Gateways:
 
 @contextmanager
 def running_gateways(
-    root: Path, count: int = 1, settings: Mapping[str, str] | None = None
+    root: Path,
+    count: int = 1,
+    settings: Mapping[str, str] | None = None,
+    address: str | None = None,
 ) -> Iterator[Gateways]:
     """Run gateways for the block.
 
@@ -72,8 +75,9 @@ def running_gateways(
         count: the number of gateways.
         settings: the gateways' settings that are not the defaults. Gateways that ask for passwords
             or TLS need a root of their own: clients of the others would be sent to them, too.
+        address: host and port of the first one; by default 127.0.0.1 and a free port.
     """
-    with gateway_processes(str(root), count, settings or {}) as processes:
+    with gateway_processes(str(root), count, settings or {}, address) as processes:
         yield Gateways(root, tuple(each.address for each in processes))
 
 
@@ -85,6 +89,9 @@ class Suite(ABC):
         client: the client that it tests, with its language.
         version: the version that is installed.
         time_limit_s: the time after which the suite is ended, as a failure.
+        settings: settings of the gateways that are not the defaults.
+        address: host and port of the first gateway, if the suite can have no other. Two runs of
+            such a suite on one machine would meet.
         not_applicable: reasons by test. Such a test is not run. A reason is one sentence, and names
             what the log does not have by design; a fault of the gateway is a failure.
     """
@@ -93,6 +100,8 @@ class Suite(ABC):
     client: ClassVar[str]
     version: ClassVar[str]
     time_limit_s: ClassVar[int] = 600
+    settings: ClassVar[Mapping[str, str]] = {}
+    address: ClassVar[str | None] = None
     not_applicable: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
@@ -206,7 +215,7 @@ def _started(
         _kill_session(process)
         process.wait()
     if late.is_set():
-        raise TimeLimitError(f"{Path(command[0]).name} has not ended within {time_limit_s:.0f} s")
+        raise TimeLimitError(f"{Path(command[0]).name} has not ended within {time_limit_s:g} s")
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:

@@ -133,7 +133,7 @@ class TrueTransactions:
         self.decided: set[TransactionNumber] = set()
         self._refused: set[ProducerIdAndEpoch] = set()
         self._ends = dict.fromkeys(directories, 0)
-        self._values: set[bytes] = set()
+        self._values: dict[bytes, ProducerIdAndEpoch | None] = {}
 
     def partition(self, partition: TopicIdPartition) -> TruePartition:
         """Return a partition."""
@@ -272,8 +272,8 @@ class TrueTransactions:
     def _on_record(self, log: TruePartition, record: TrueRecord) -> None:
         if record.value in self._values:
             raise ViolationError(f"{record.value!r} is in the log twice")
-        self._values.add(record.value)
         producer = record.producer
+        self._values[record.value] = producer
         if producer is None:
             return
         if producer in log.markers:
@@ -312,6 +312,21 @@ class TrueTransactions:
         for each in counting:
             if self.outcomes.get(each, False) is not is_committed:
                 raise ViolationError(f"{each}: {is_committed=} was acknowledged, and is not so")
+
+    def check_ended(self, values: Sequence[bytes], *, is_committed: bool) -> None:
+        """Check that the records of an acknowledged end have its outcome, in one transaction."""
+        numbers = set()
+        for value in values:
+            producer = self._values[value]
+            assert producer is not None
+            numbers.add(self.transactions.get(producer))
+            if self.outcomes.get(producer) is not is_committed:
+                raise ViolationError(
+                    f"{value!r} belongs to {producer}, whose outcome is "
+                    f"{self.outcomes.get(producer)}; its client was told {is_committed=}"
+                )
+        if len(numbers) > 1:
+            raise ViolationError(f"{list(values)} are in several transactions: {numbers}")
 
     def check_refused(self, counting: Sequence[ProducerIdAndEpoch]) -> None:
         """Check that a commit that was refused has not been made, and will not be."""
