@@ -154,6 +154,7 @@ def test_requests_wait_for_memory_and_go_on(tmp_path, handlers, held):
         first.send("Heartbeat", 4, generation_id=0, group_id="g" * 60)
         held.wait_for([0])
         second.send("Heartbeat", 4, generation_id=1, group_id="g" * 60)
+        wait_until(lambda: gateway.call(lambda: gateway.server.memory.has_waiting))
         first.send("Heartbeat", 4, generation_id=2, group_id="g" * 60)
         with gateway.client() as other:
             other.send("ApiVersions", 0)

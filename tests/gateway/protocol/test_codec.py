@@ -255,4 +255,4 @@ def test_the_file_has_the_messages_of_all_handlers():
     assert HANDLERS.keys() <= api_schemas().keys()
     names = {each.api.name for each in HANDLERS.values()}
     assert {name.removesuffix("Request") for name in needed_messages()} >= names
-    assert needed_messages() <= set(MESSAGES)
+    assert needed_messages() == set(MESSAGES)

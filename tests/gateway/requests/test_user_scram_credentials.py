@@ -139,7 +139,7 @@ def test_confluent_kafka_changes_users(gateway):
     info = Info(Mechanism.SCRAM_SHA_256, 10_000)
     futures = admin.alter_user_scram_credentials([Upsertion("alice", info, b"secret", b"salt")])
     assert futures["alice"].result(30) is None
-    described = admin.describe_user_scram_credentials().result(30)
+    described = admin.describe_user_scram_credentials().result(30)  # type: ignore[union-attr]
     assert [each.iterations for each in described["alice"].scram_credential_infos] == [10_000]
     known = gateway.server.gateway.cluster.image().scram_credentials["alice"][1]
     made = UserScramCredentialUpsertion.of_password(
