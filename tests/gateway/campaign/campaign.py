@@ -14,7 +14,7 @@ from spark_log import Admin, ConfigResource, Consumer, TopicPartition
 from spark_log.cluster import Cluster
 from tests.faults.clean_process import CleanRole, clean_until_stopped
 from tests.faults.clock_shift import ClockShift, library
-from tests.faults.group_history import committed_rows
+from tests.faults.group_history import committed_rows_of
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
 from tests.gateway.campaign import checks
@@ -262,8 +262,7 @@ class GatewayCampaign:
         self._find("history", checks.check_operations(operations))
         if self.with_java:
             self._find("copies", checks.check_copies(logs))
-        for group in self._groups:
-            rows = committed_rows(self._cluster.store, group)
+        for group, rows in committed_rows_of(self._cluster.store, self._groups).items():
             wrong = checks.check_positions(rows)
             self._find("positions", [f"{group}: {each}" for each in wrong])
         self._find("commits", checks.check_commits(events, committed, python_members))
