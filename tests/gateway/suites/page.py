@@ -25,8 +25,8 @@ results of the last runs (`tests/gateway/suites/results.json`).
 - *passed*: the suite says so.
 - *failed*: a fault of the gateway until the contrary is proved. `ARGS='--kafka …'` runs a suite
   against a real broker of Kafka, which shows what its tests expect.
-- *not applicable*: the test asks for something that the log does not have by design, or it fails with
-  Kafka, too; the reason says which. It is not run.
+- *not applicable*: the test asks for something that the log does not have by design, or it fails
+  with Kafka, too; the reason says which. It is not run.
 """
 
 
