@@ -23,9 +23,11 @@ from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
+from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.sarama import Sarama
 from tests.gateway.suites.suite import (
     Outcome,
@@ -45,6 +47,8 @@ SUITES: tuple[Suite, ...] = (
     KafkaPython(),
     ConfluentKafka(),
     AioKafka(),
+    KafkaJs(),
+    RsKafka(),
     KcatSuite(),
 )
 """All suites, in the order in which they are run."""
