@@ -78,7 +78,7 @@ def test_a_file_of_results_keeps_the_other_suites(suite, tmp_path):
     runs = json.loads(path.read_text())
     assert list(runs) == ["kcat --gateways 3", "shell"]
     text = page(runs)
-    assert "| kcat | kcat with librdkafka 2.0.2 (C) | 1.7.1 | 3 | 1 | 0 | 0 |" in text
+    assert "| kcat | kcat with librdkafka 2.0.2 (C) | 1.7.1 | ours | 3 | 1 | 0 | 0 |" in text
     assert "| failed | it \\| says | `b` |" in text
 
 

@@ -16,6 +16,7 @@ class AioKafka(Suite):
     name = "aiokafka"
     client = "aiokafka (Python)"
     version = "0.14.0"
+    tests_are_ours = True
 
     def install(self, folder: Path) -> None:
         create_environment(folder / "venv", [f"aiokafka[lz4,snappy,zstd]=={self.version}"])

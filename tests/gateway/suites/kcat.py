@@ -33,6 +33,7 @@ class KcatSuite(Suite):
     name = "kcat"
     client = "kcat with librdkafka 2.0.2 (C)"
     version = "1.7.1"
+    tests_are_ours = True
 
     def install(self, folder: Path) -> None:
         run_program(["apt-get", "download", "-qq", *_PACKAGES], cwd=folder)

@@ -17,14 +17,16 @@ RESULTS = Path(__file__).with_name("results.json")
 _INTRODUCTION = """\
 # Parity of the gateway with Kafka
 
-Test suites of Kafka's clients, which nobody here wrote, are run against
-[gateways](gateway.md) as against brokers of Kafka: `make gateway-suites` installs what a suite
-needs, and starts gateways on an empty root. `make docs` writes this page from the results of the
-last runs (`tests/gateway/suites/results.json`).
+The test suites of Kafka's clients are run against [gateways](gateway.md) as against brokers of
+Kafka: `make gateway-suites` installs what a suite needs, and starts gateways on an empty root. A
+client without tests that can run here has tests of ours. `make docs` writes this page from the
+results of the last runs (`tests/gateway/suites/results.json`).
 
 - *passed*: the suite says so.
-- *failed*: a fault of the gateway until the contrary is proved.
-- *not applicable*: the test asks for something that the log does not have by design. It is not run.
+- *failed*: a fault of the gateway until the contrary is proved. `ARGS='--kafka …'` runs a suite
+  against a real broker of Kafka, which shows what its tests expect.
+- *not applicable*: the test asks for something that the log does not have by design, or it fails
+  with Kafka, too; the reason says which. It is not run.
 """
 
 
@@ -47,6 +49,7 @@ def write_results(path: Path, suite: Suite, count: int, results: Sequence[TestRe
         "suite": suite.name,
         "client": suite.client,
         "version": suite.version,
+        "tests": "ours" if suite.tests_are_ours else "its own",
         "gateways": count,
         "date": datetime.now(UTC).date().isoformat(),
         "passed": sorted(of(Outcome.PASSED)),
@@ -62,15 +65,11 @@ def page(runs: Mapping[str, Mapping[str, Any]]) -> str:
     Args:
         runs: the content of a file of results.
     """
-    lines = [
-        _INTRODUCTION,
-        "| suite | client | version | gateways | passed | failed | not applicable | run on |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    columns = ("suite", "client", "version", "tests", "gateways", *Outcome, "date")
+    lines = [_INTRODUCTION, f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     for run in runs.values():
-        counts = (str(len(run[each])) for each in Outcome)
-        cells = (run["suite"], run["client"], run["version"], str(run["gateways"]), *counts)
-        lines.append(f"| {' | '.join((*cells, run['date']))} |")
+        cells = (len(run[each]) if each in tuple(Outcome) else run[each] for each in columns)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     for arguments, run in runs.items():
         if run["failed"] or run["not applicable"]:
             lines += ["", f"## {arguments}", "", f"`make gateway-suites ARGS='{arguments}'`", ""]

@@ -104,6 +104,7 @@ class Suite(ABC):
         name: the suite's name on the command line.
         client: the client that it tests, with its language.
         version: the version that is installed.
+        tests_are_ours: whether the tests were written here, since the client has none that can run.
         time_limit_s: the time after which the suite is ended, as a failure.
         settings: settings of the gateways that are not the defaults.
         address: host and port of the first gateway, if the suite can have no other. Two runs of
@@ -115,6 +116,7 @@ class Suite(ABC):
     name: ClassVar[str]
     client: ClassVar[str]
     version: ClassVar[str]
+    tests_are_ours: ClassVar[bool] = False
     time_limit_s: ClassVar[int] = 600
     settings: ClassVar[Mapping[str, str]] = {}
     address: ClassVar[str | None] = None
