@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.kafka_broker import BROKER_ARTIFACTS, fetch_jars, find_java
-from spark_log import Admin
+from spark_log import Admin, ConfigResource, ConfigResourceType
 from spark_log.gateway.security import credential_lines
 from tests.gateway.suites.suite import (
     Gateways,
@@ -286,6 +286,9 @@ def _cluster(root: Path, count: int, mode: Mode) -> Iterator[Gateways]:
     with Admin(str(root)) as admin:
         for broker in range(1, _BROKERS):
             admin.register_broker(broker, str(root.with_name(f"{root.name}-broker-{broker}")))
+        # Kafka's default: tests of rebalances expect that members that start together wait.
+        waiting = {"group.initial.rebalance.delay.ms": "3000"}
+        admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "", waiting)])
     settings = {"num.partitions": "4", **mode.settings}  # librdkafka expects four
     if mode.has_users:
         users = root.with_name(f"{root.name}-users")
