@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-producers simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-producers simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,11 @@ simulate-offsets: venv ## Run the table of committed offsets in the deterministi
 
 simulate-transactions: venv ## Run transactions in the deterministic simulator; SEEDS=100000 at length
 	@$(BIN)/python -m tests.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
+
+simulate-gateways: venv ## Run groups and transactions of Kafka's clients in the deterministic simulator; SEEDS=100000 at length
+	@for of in gateway-groups consumer-protocol gateway-transactions; do \
+		$(BIN)/python -m tests.simulation --of $$of --seeds $(or $(SEEDS),2000) $(ARGS) || exit 1; \
+	done
 
 check: lint english types layers ## Everything that is checked without running the code
 

@@ -68,10 +68,13 @@ class ProcessWorld(Protocol):
     """The part of a world that gateways and their clients use."""
 
     scheduler: Scheduler
-    clock: Clock
     network: Network
     preferred: int
     is_over: bool
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the actors."""
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
@@ -110,7 +113,7 @@ class GatewayProcess(ABC):
             request.is_over = True
         self._waiting.clear()
         self._served.clear()
-        self.loop = SimulatedEventLoop(world.scheduler, world.clock)
+        self.loop = SimulatedEventLoop(world.scheduler, world.clock)  # type: ignore[abstract]
         self._coordinator = world.preferred
         self.open()
         self.loop.run_until(self._take_requests, longest_wait_ms=_LONGEST_WAIT_MS)

@@ -14,7 +14,11 @@ from tests.simulation.simulation import SimulationFailedError
 SEEDS = 10
 SEEDS_PER_RULE = 300
 
-FIRST_SEED: dict[str, int] = {}
+FIRST_SEED = {
+    "offsets of an aborted transaction are dropped": 4,
+    "a member of the present generation sends offsets": 7,
+    "a producer of an older epoch sends and decides nothing": 13,
+}
 """The first seed of the search, for rules that few seeds miss, so that the test is quick."""
 
 

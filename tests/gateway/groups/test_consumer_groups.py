@@ -272,6 +272,34 @@ def test_a_join_raises_the_fence_above_commits_without_membership(cluster, gatew
     asyncio.run(run())
 
 
+def test_a_member_that_joins_again_commits_with_its_new_epoch_alone(gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        late = a.read(0)
+        a.epoch = 0
+        assert await a.heartbeat(gateway) == "NONE"
+        assert await a.send(gateway, late) == "STALE_MEMBER_EPOCH"
+        assert await a.commit(gateway, 0) == "NONE"
+
+    asyncio.run(run())
+
+
+def test_a_member_is_told_its_partitions_after_an_earlier_request_got_the_answer(gateway, clients):
+    async def run():
+        a, b, _ = clients
+        await settle(gateway, a)
+        assert await b.heartbeat(gateway) == "NONE"
+        assert not b.owned
+        await a.heartbeat(gateway)  # revokes
+        await a.heartbeat(gateway)  # releases
+        await gateway.groups.heartbeat("g", ConsumerHeartbeat(Member("b"), b.epoch))
+        assert await b.heartbeat(gateway) == "NONE"
+        assert len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
 class ClassicMember:
     """A client of the classic protocol that is alone in the group, at a gateway of its own."""
 

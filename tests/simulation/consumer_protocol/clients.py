@@ -94,7 +94,7 @@ class ConsumerClient:
             fields["owned"] = _by_topic_id(owned)
         answer = self._ask(reader.epoch, **fields)
         error = GroupError.COORDINATOR_NOT_AVAILABLE if answer is None else answer.error
-        if error is GroupError.NONE:
+        if answer is not None and error is GroupError.NONE:
             self._told = owned
             self._take(answer)
         elif error in (GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_MEMBER_EPOCH):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
+from typing import Any
 
 from spark_log.coordinator.group.group import GroupTopic
 from spark_log.coordinator.group.group_log import GroupLog
@@ -15,6 +16,7 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.consumer_protocol.true_group import Position, TrueConsumerGroup
 from tests.simulation.gateway_process import Network, draw_network
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS
+from tests.simulation.groups.true_group import Place
 from tests.simulation.groups.world import LOG_CONFIG, SimulatedOffsets, metadata_image
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.scheduler import Scheduler, SimulatedClock
@@ -111,7 +113,7 @@ class ConsumerGroupOffsets(SimulatedOffsets):
         member_id: str = "",
     ) -> None:
         """Commit offsets in a generation."""
-        rows = {
+        rows: dict[Place, Any] = {
             (TOPICS[tp.topic], tp): Position(each.offset, each.metadata)
             for tp, each in offsets.items()
         }

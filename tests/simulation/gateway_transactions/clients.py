@@ -33,6 +33,9 @@ from tests.simulation.gateway_transactions.world import (
 from tests.simulation.groups.true_group import GROUP_ID
 
 _TRIES = 4
+_Shown = dict[object, int]
+"""The transaction that a connection has shown, by the process of its gateway (protocol T19)."""
+
 _FENCED = (ProducerFencedError, InvalidProducerEpochError)
 
 
@@ -52,7 +55,7 @@ class TransactionalProducer:
         self._connection = connection
         self._process: ProducerIdAndEpoch | None = None
         self._producer: ProducerIdAndEpoch | None = None
-        self._shown: dict[object, int] = {}  # of each connection, the transaction that it has shown
+        self._shown: _Shown = {}
 
     def forget(self) -> None:
         """Begin as a new process, which fences this one."""
@@ -105,7 +108,7 @@ class TransactionalProducer:
 
     def _begin(self) -> None:
         found = self._ask(
-            lambda gateway: gateway.call(
+            lambda gateway, _: gateway.call(
                 gateway.transactions.init_producer_id, self.transactional_id, TRANSACTION_TIMEOUT_MS
             )
         )
@@ -119,9 +122,8 @@ class TransactionalProducer:
         offsets: list[TransactionOffset],
     ) -> bool:
         """Send offsets, again after faults; return whether they are in the transaction."""
-        shown = self._shown
 
-        async def serve(gateway: TransactionGateway) -> Any:
+        async def serve(gateway: TransactionGateway, shown: _Shown) -> Any:
             transactions, name = gateway.transactions, self.transactional_id
             if not self._world.profile.keeps_identity:
                 return await gateway.call(
@@ -149,9 +151,9 @@ class TransactionalProducer:
 
     def _end(self, producer: ProducerIdAndEpoch, number: int, *, is_committed: bool) -> None:
         """End the transaction, until the outcome is known or the producer begins anew."""
-        world, shown = self._world, self._shown
+        world = self._world
 
-        async def serve(gateway: TransactionGateway) -> Any:
+        async def serve(gateway: TransactionGateway, shown: _Shown) -> Any:
             transactions, name = gateway.transactions, self.transactional_id
             if not world.profile.keeps_identity:
                 return await gateway.call(
@@ -185,17 +187,24 @@ class TransactionalProducer:
                 return
             world.rest(world.profile.poll_ms)
 
-    def _ask(self, serve: Callable[[TransactionGateway], Awaitable[Any]]) -> Any:
-        """Return the result, True for None; the error; or None without an answer."""
+    def _ask(self, serve: Callable[[TransactionGateway, _Shown], Awaitable[Any]]) -> Any:
+        """Return the result, True for None; the error; or None without an answer.
+
+        Without an answer, the client closes its connections.
+        """
+        shown = self._shown
 
         async def serve_safely(gateway: TransactionGateway) -> Any:
             try:
-                found = await serve(gateway)
+                found = await serve(gateway, shown)
             except SparkLogError as error:
                 return error
             return True if found is None else found
 
-        return self._connection.ask(serve_safely)
+        found = self._connection.ask(serve_safely)
+        if found is None:
+            self._shown = {}
+        return found
 
 
 class TransactionalConsumerClient(ConsumerClient):

@@ -124,7 +124,7 @@ class SentOffsetsTable(ConsumerGroupOffsets):
 
     truth: TrueSentOffsets
 
-    def roll_forward(  # type: ignore[override]
+    def roll_forward(
         self,
         group: str,
         rows: Sequence[Row],
