@@ -139,6 +139,7 @@ class Connection(asyncio.Protocol):
         self._is_draining = False
         self._is_closed = False
         self._client_software: tuple[str, str] | None = None
+        self._transactions: dict[str, int] = {}
         self._last_active_s = self._loop.time()
         self.client_host = ""
         self.is_aborted = False
@@ -340,6 +341,7 @@ class Connection(asyncio.Protocol):
             authenticator.principal or ANONYMOUS if authenticator else self._principal,
             memory,
             authenticator,
+            self._transactions,
         )
         if header.api_key == _HANDSHAKE_KEY:
             self._has_raw_tokens = header.api_version == 0

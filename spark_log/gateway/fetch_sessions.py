@@ -33,7 +33,7 @@ EVICTION_MS: Final = 120_000.0
 ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``."""
 
 MAX_CACHED_PARTITIONS: Final = 200_000
-"""Maximum number of partitions in all sessions, about 60 MB. A session that would grow beyond it is
+"""Maximum number of partitions in all sessions, about 75 MB. A session that would grow beyond it is
 closed, and none is created: Kafka bounds the number of sessions alone, and a client could fill the
 memory with names of partitions that do not exist."""
 
@@ -45,7 +45,7 @@ PartitionKey = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """What a client asks for in a partition, and what it was told of it last.
+    """A partition of a session: the fetch of its client, and the offsets in the last answer.
 
     Attributes:
         topic: the topic's name; empty in versions with ids.
@@ -175,7 +175,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """What a request asks for, besides its partitions.
+    """The session that a request uses.
 
     Attributes:
         error: the error of the session; NONE without one.
@@ -243,7 +243,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: float,
     ) -> FetchContext:
-        """Return what a request asks for; change the session that it names.
+        """Return the context of a request; change the session that it names.
 
         Args:
             session_id: the id of the session; 0 for none.
@@ -259,19 +259,26 @@ class FetchSessions:
         session = self._sessions.get(session_id)
         if session is None:
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, epoch)
+        error = ErrorCode.NONE
         if session.epoch != epoch:
-            return FetchContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH, None, epoch)
-        if session.uses_topic_ids != uses_topic_ids:
-            return FetchContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, None, epoch)
+            error = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        elif session.uses_topic_ids != uses_topic_ids:
+            error = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if error:
+            return FetchContext(error, None, epoch)
         session.update(wanted, forgotten)
+        return self._context(session, epoch, now_ms)
+
+    def _context(self, session: FetchSession, epoch: int, now_ms: float) -> FetchContext:
+        """Return the context of a request of a session; close a session that cannot continue."""
         grown = len(session.partitions) - session.cached_size
         if grown > 0 and self.partitions + grown > MAX_CACHED_PARTITIONS:
-            _log.debug("fetch session %d had to close: too many partitions", session_id)
-            self._remove(session_id)
+            _log.debug("fetch session %d had to close: too many partitions", session.session_id)
+            self._remove(session.session_id)
             self.evictions += 1
             return FetchContext(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, None, epoch)
         if not session.partitions:
-            self._remove(session_id)
+            self._remove(session.session_id)
             return FetchContext(ErrorCode.NONE, None, FINAL_EPOCH)
         self._touch(session, now_ms)
         session.epoch = _next_epoch(epoch)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_log.gateway.errors import ErrorCode
     from spark_log.gateway.request_memory import ReservedMemory
     from spark_log.gateway.security import Authenticator
 
@@ -28,6 +29,8 @@ class RequestContext:
             authentication.
         memory: the memory of the request and its answer.
         authenticator: the SASL exchange of the connection; None on a listener without SASL.
+        transactions: the transactions that requests of this connection have shown, of clients that
+            keep their identity: transactional id → number of the transaction (protocol T19).
     """
 
     api_key: int
@@ -40,6 +43,19 @@ class RequestContext:
     principal: str
     memory: ReservedMemory
     authenticator: Authenticator | None = None
+    transactions: dict[str, int] = field(default_factory=dict)
+
+
+class EndConnectionError(Exception):
+    """A request failed whose client expects no answer: its connection is closed instead.
+
+    Attributes:
+        code: the code of the error, for the metrics.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from spark_log.gateway.protocol import (
     decode_request,
     encode_response,
 )
+from spark_log.gateway.request import EndConnectionError
 from spark_log.gateway.request_memory import RequestMemory
 from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
@@ -32,6 +33,9 @@ from spark_log.gateway.security import (
 )
 from spark_log.metrics import Family
 from spark_log.metrics.definitions import (
+    FETCH_SESSION_EVICTIONS,
+    FETCH_SESSION_PARTITIONS,
+    FETCH_SESSIONS,
     GATEWAY_CLOSED,
     GATEWAY_CONNECTIONS,
     GATEWAY_MEMORY,
@@ -173,8 +177,11 @@ class GatewayServer:
             return
         self._is_stopping = True
         await self.gateway.leave()
+        # What waits for others is answered at once: clients go on at another gateway.
         self.gateway.groups.close()
         self.gateway.consumer_groups.close()
+        self.gateway.partitions.drain()
+        self.memory.drain()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()
@@ -283,6 +290,9 @@ class GatewayServer:
             else:
                 response = await handler.handle(self.gateway, context, request)
             code = getattr(response, "error_code", ErrorCode.NONE)
+        except EndConnectionError as error:
+            code = error.code
+            raise
         except Exception as error:
             code = error_code(error)
             response = self._error_response(handler, context, request, error)
@@ -300,6 +310,10 @@ class GatewayServer:
         yield Family(GATEWAY_CLOSED, [((), self._closed)])
         yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
         yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
+        sessions = self.gateway.fetch_sessions
+        yield Family(FETCH_SESSIONS, [((), len(sessions))])
+        yield Family(FETCH_SESSION_PARTITIONS, [((), sessions.partitions)])
+        yield Family(FETCH_SESSION_EVICTIONS, [((), sessions.evictions)])
 
     def _error_response(
         self, handler: Handler, context: RequestContext, request: Any, error: Exception

@@ -38,8 +38,8 @@ class PresentProducer:
 class KeptIdentityCoordinator(TransactionCoordinator):
     """A coordinator that also serves clients which keep their identity. For one thread at a time.
 
-    Its methods take the identity that the client was given. Two requests of such a client for two
-    transactions look the same, so what is known of the state decides nothing without an append.
+    Its methods take the identity that the client was given. Requests of such a client for two
+    transactions look the same.
     """
 
     def register_kept(
@@ -47,8 +47,11 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         client: ProducerIdAndEpoch,
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
-    ) -> None:
+    ) -> int:
         """Register partitions and groups, as `register` does; begin a transaction if none is.
+
+        Returns:
+            The number of the transaction.
 
         Raises:
             ProducerFencedError: another owner has begun, or others have aborted the transaction.
@@ -62,6 +65,7 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         self._change(
             lambda state: decisions.register(state, state.present(client), partitions, groups)
         )
+        return self.state.transaction
 
     def verify_kept(
         self,
@@ -100,15 +104,20 @@ class KeptIdentityCoordinator(TransactionCoordinator):
             decisions.verify(state, client, partitions, groups), state.client_identities
         )
 
-    def end_kept(self, client: ProducerIdAndEpoch, *, is_committed: bool) -> bool:
+    def end_kept(
+        self, client: ProducerIdAndEpoch, *, is_committed: bool, known: int | None
+    ) -> int | None:
         """Decide as `commit` and `abort` do; the client keeps its identity.
 
-        Only a transaction is decided that this coordinator knew of before the call. Otherwise a
-        request that was late would decide the client's next transaction (protocol T19).
+        Args:
+            client: the identity that the client was given.
+            is_committed: whether to commit.
+            known: the number of the transaction that earlier requests of the client's connection
+                belong to; None without one. No other ongoing transaction is decided: a request that
+                was late would decide the client's next transaction (protocol T19).
 
         Returns:
-            Whether it is decided. If not, the coordinator knows the transaction now: the client
-            asks again.
+            None if it is decided; the number of the ongoing transaction if that is not known.
 
         Raises:
             ProducerFencedError: another owner has begun, or others have aborted the transaction.
@@ -117,7 +126,6 @@ class KeptIdentityCoordinator(TransactionCoordinator):
             StorageError: it is not decided; call again.
         """
         began_ms = self._clock.monotonic_ms()
-        known = self.state.transaction
 
         def decide(state: TransactionMetadata) -> TransactionRecord | None:
             if state.is_ongoing and state.transaction != known:
@@ -128,14 +136,15 @@ class KeptIdentityCoordinator(TransactionCoordinator):
             self._change(decide)
         except _UnknownTransactionError:
             _log.debug(
-                "transactional id %r: transaction %d was not known when its end was asked for",
+                "transactional id %r: transaction %d is ongoing, and the end of %s is asked for",
                 self.transactional_id,
                 self.state.transaction,
+                known,
             )
-            return False
+            return self.state.transaction
         if self.state.decision is not None:
             self._after_decision(self.state.decision.owner, began_ms)
-        return True
+        return None
 
 
 class _UnknownTransactionError(Exception):

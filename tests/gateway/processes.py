@@ -29,31 +29,46 @@ class GatewayProcess:
     Args:
         root: URL of the root.
         settings: settings of the gateway.
-        port: its port; None for a free one.
+        address: the address that clients connect to, with any name of this machine; None for a free
+            port of 127.0.0.1.
         options: more options of the command.
         environment: more environment variables.
         log: the file for its log; None: that of the test.
+        wait: whether to wait for its first line.
     """
 
     def __init__(
-        self, root, settings=SHORT, *, port=None, options=(), environment=None, log=None, wait=True
+        self,
+        root,
+        settings=SHORT,
+        address=None,
+        *,
+        options=(),
+        environment=None,
+        log=None,
+        wait=True,
     ):
-        self.port = port or free_port()
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = address or f"127.0.0.1:{free_port()}"
+        self.port = int(self.address.rpartition(":")[2])
+        listen = ["--listen", f"127.0.0.1:{self.port}", "--advertise", self.address]
         overrides = [
             argument
             for name, value in settings.items()
             for argument in ("--override", f"{name}={value}")
         ]
         command = [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root]
+        self.command = [*command, *listen, *overrides, *options]
         self._process = subprocess.Popen(
-            [*command, "--listen", self.address, *overrides, *options],
+            self.command,
             stdout=subprocess.PIPE,
             stderr=log,
             env={**os.environ, **(environment or {})},
             text=True,
         )
-        self.first_line = self.wait_for_line() if wait else None
+        self.first_line = None
+        if wait:
+            self.first_line = self.wait_for_line()
+            assert self.first_line, f"the gateway at {self.address} has not started"
 
     def wait_for_line(self):
         """Return the first line, with which the gateway listens; empty if it has ended before."""
@@ -88,12 +103,15 @@ class GatewayProcess:
 
 
 @contextmanager
-def gateway_processes(root, count, settings=SHORT):
-    """Run gateways for the block; those that were killed meanwhile are left alone."""
+def gateway_processes(root, count, settings=SHORT, address=None):
+    """Run gateways for the block; those that were killed meanwhile are left alone.
+
+    Only the first one has an address that is given; the others have free ports.
+    """
     running = []
     try:
-        for _ in range(count):
-            running.append(GatewayProcess(root, settings))
+        for number in range(count):
+            running.append(GatewayProcess(root, settings, None if number else address))
         yield running
     finally:
         for each in running:

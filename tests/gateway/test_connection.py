@@ -11,6 +11,7 @@ from spark_log.gateway.protocol import encode_request, message_class, new_messag
 from spark_log.gateway.request import Api
 from spark_log.gateway.requests import HANDLERS, Handler
 from tests.gateway.support import TIMEOUT_S, RawClient, frame, running_gateway
+from tests.waiting import wait_until
 
 _Response = message_class("HeartbeatResponse")
 _Large = message_class("SyncGroupResponse")
@@ -153,6 +154,7 @@ def test_requests_wait_for_memory_and_go_on(tmp_path, handlers, held):
         first.send("Heartbeat", 4, generation_id=0, group_id="g" * 60)
         held.wait_for([0])
         second.send("Heartbeat", 4, generation_id=1, group_id="g" * 60)
+        wait_until(lambda: gateway.call(lambda: gateway.server.memory.has_waiting))
         first.send("Heartbeat", 4, generation_id=2, group_id="g" * 60)
         with gateway.client() as other:
             other.send("ApiVersions", 0)
@@ -193,16 +195,13 @@ def test_an_answer_keeps_its_memory_until_its_client_reads_it(tmp_path):
     with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as slow:
         memory = gateway.server.memory
         slow.send("SyncGroup", 5)
-        while gateway.call(lambda: memory.used_bytes) < size_bytes:
-            pass
+        wait_until(lambda: gateway.call(lambda: memory.used_bytes) >= size_bytes)
         with gateway.client() as other:
             other.send("Heartbeat", 4, group_id="g" * 2000)
-            while not gateway.call(lambda: memory.has_waiting):
-                pass
+            wait_until(lambda: gateway.call(lambda: memory.has_waiting))
             slow.receive_frame()
             other.receive()
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
 
 
 def test_a_client_that_does_not_read_is_closed_if_others_wait_for_its_memory(tmp_path):
@@ -218,15 +217,13 @@ def test_a_client_that_does_not_read_is_closed_if_others_wait_for_its_memory(tmp
     with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as slow:
         memory = gateway.server.memory
         slow.send("SyncGroup", 5)
-        while gateway.call(lambda: memory.used_bytes) < size_bytes:
-            pass
+        wait_until(lambda: gateway.call(lambda: memory.used_bytes) >= size_bytes)
         late_s = gateway.loop.time() + 31
         gateway.call(lambda: gateway.server.check_connections(late_s))
         assert gateway.call(lambda: len(gateway.server.connections)) == 1, "nobody waits"
         with gateway.client() as other:
             other.send("Heartbeat", 4, group_id="g" * 2000)
-            while not gateway.call(lambda: memory.has_waiting):
-                pass
+            wait_until(lambda: gateway.call(lambda: memory.has_waiting))
             # Twice: the client's system takes more into its buffer before the first time, perhaps.
             for later_s in (late_s, late_s + 31):
                 gateway.call(lambda later_s=later_s: gateway.server.check_connections(later_s))
@@ -238,8 +235,7 @@ def test_memory_of_a_client_that_left_in_mid_frame_is_given_back(gateway, client
     with gateway.client() as other:
         other.ask("ApiVersions", 0)
     client.socket.close()
-    while gateway.call(lambda: len(gateway.server.connections)):
-        pass
+    wait_until(lambda: not gateway.call(lambda: gateway.server.connections))
     assert gateway.server.memory.used_bytes == 0
 
 
@@ -287,8 +283,7 @@ def test_a_request_that_only_waits_ends_with_its_connection_and_others_do_not(tm
         held.wait_for([1])
         assert gateway.call(lambda: gateway.server.memory.used_bytes) > 0
         client.socket.close()
-        while gateway.call(lambda: gateway.server.memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: gateway.server.memory.used_bytes))
         assert gateway.call(lambda: len(gateway.server.connections)) == 0
 
 
@@ -335,8 +330,7 @@ def test_stopping_answers_what_was_received_and_accepts_nothing_more(tmp_path, h
         held.wait_for([7])
         stopping = threading.Thread(target=gateway.run, args=(gateway.server.stop(),))
         stopping.start()
-        while gateway.server.is_listening:
-            pass
+        wait_until(lambda: not gateway.server.is_listening)
         with pytest.raises(ConnectionError):
             RawClient(gateway.host, gateway.port).ask("ApiVersions", 0)
         answer(gateway, held, 7)

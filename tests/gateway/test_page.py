@@ -22,9 +22,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @contextmanager
-def served(line, port="127.0.0.1:0"):
-    """Run the gateway of a line on a free port; yield that port."""
-    argv = shlex.split(line.replace("127.0.0.1:9092", port))
+def served(line, listen="127.0.0.1:0", shown="127.0.0.1:9092"):
+    """Run the gateway of a line, which listens elsewhere; yield its first line and its port."""
+    argv = shlex.split(line.replace(shown, listen))
     assert argv[:2] == ["spark-log", "gateway"]
     with subprocess.Popen(
         [*COMMAND, *argv[1:]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ipaddress
 import signal
 import sys
@@ -29,6 +30,11 @@ from spark_log.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     from spark_log.gateway import GatewayServer
+
+
+_GARBAGE_THRESHOLDS = (5_000, 20, 20)
+"""Thresholds of Python's cyclic garbage collector (``gc.set_threshold``). Fetches that wait look
+like a leak to it. With its defaults it took a third of the CPU time of 1,000 idle consumers."""
 
 
 @with_examples(
@@ -146,6 +152,7 @@ def gateway(
             await stopped.wait()
         await server.stop()
 
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(serve())

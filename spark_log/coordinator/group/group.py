@@ -236,7 +236,8 @@ class Group:
             instance_id: ``group.instance.id`` of the member, if it is a static one.
         """
         if not sent.member_id:
-            if not self.members:
+            if not self.members or self.classic is not None or self.consumer is not None:
+                # Kafka's clients before KIP-447 are fenced by their transactional ids alone.
                 return ""
             return (
                 "it has members, and this consumer is none of them: subscribe instead of assigning"

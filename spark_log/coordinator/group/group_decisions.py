@@ -194,7 +194,8 @@ def send_offsets(
     """Add the pending offsets of a transaction.
 
     Offsets without membership (``sent.member_id`` is empty) begin a new generation of the group,
-    and are recorded with it.
+    and are recorded with it. In a group that has members, which are Kafka's clients, they belong
+    to the present generation.
 
     Args:
         group: the present group.
@@ -205,7 +206,8 @@ def send_offsets(
 
     Raises:
         CommitFailedError: the member has left or was replaced, its generation has passed, or it
-            does not have one of the partitions; or it is no member, and the group has members.
+            does not have one of the partitions; or it is no member, and the group has members that
+            are consumers of spark-log.
     """
     known = [each for each in group.pending_offsets if each.producer == sent.producer]
     if any(
@@ -226,7 +228,8 @@ def send_offsets(
         # The member's epoch was checked; commits are fenced by the group's generation.
         sent = replace(sent, generation=group.generation)
     if not sent.member_id:
-        sent = replace(sent, generation=max(sent.generation, group.generation + 1))
+        following = max(sent.generation, group.generation + 1)
+        sent = replace(sent, generation=group.generation if group.members else following)
     pending = []
     for each in group.pending_offsets:
         if each.producer == sent.producer:  # offsets that it sends again replace the earlier ones
@@ -235,7 +238,7 @@ def send_offsets(
         elif not is_over(each):
             pending.append(each)
     pending.append(sent)
-    if sent.member_id:
+    if sent.generation == group.generation:
         after = replace(group, revision=group.revision + 1)
     else:
         after = replace(group, generation=sent.generation, revision=0)

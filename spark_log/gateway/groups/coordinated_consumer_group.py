@@ -80,7 +80,7 @@ class CoordinatedConsumerGroup:
                 raise ForeignMembersError(self.group_id)
             group = replace(group, classic=None, consumer=ConsumerGroup())
         if group.members and self._fence < group.generation:
-            self._raise_fence(group.generation)
+            self._fence_loaded(group.generation)
         _log.debug(
             "group %s: loaded generation %d of the consumer protocol with %d members",
             self.group_id,
@@ -179,6 +179,10 @@ class CoordinatedConsumerGroup:
                 known.generation,
             )
             raise GroupLostError(self.group_id)
+
+    def _fence_loaded(self, generation: int) -> None:
+        """Raise the fence: the coordinator before this one may have died before it did."""
+        self._raise_fence(generation)
 
     def _raise_fence(self, generation: int) -> None:
         try:

@@ -9,15 +9,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.gateway.partitions.append_queue import AppendQueue
-from spark_log.gateway.partitions.partition_logs import PartitionLogs
+from spark_log.gateway.partitions.partition_logs import Appended, PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from spark_log.log import IsolationLevel, LogView
 
 _log = logging.getLogger(__name__)
+
+_COMPACTED_AGE_MS: Final = 5_000.0
+"""Age up to which readers of a compacted topic get batches from memory, which has the records that
+a compaction by another process has removed from the log."""
 
 _RESOLVE_AFTER_MS: Final = 500.0
 """Time for which a transaction blocks readers before its state is looked up. Most producers have
@@ -105,11 +109,12 @@ class GatewayPartition:
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
-        self._queue = AppendQueue(self._append)
+        self._queue = AppendQueue(self._append, self._settle)
+        self._unreplicated: Appended | None = None
         self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
-        # The last stable offset at which readers wait, and the time of the next lookup.
+        # The last stable offset at which readers wait, and the earliest time of a lookup.
         self._blocked: tuple[int, float] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
@@ -152,10 +157,37 @@ class GatewayPartition:
                 appended.end_offset,
                 self._clock_ms() - began_ms,
             )
+        if appended.is_replicated:
+            self._on_appended(appended)
+        else:
+            self._unreplicated = appended
+
+    async def _settle(self) -> None:
+        """Bring the replicas up to an append that the leader alone has; then readers see it."""
+        appended, self._unreplicated = self._unreplicated, None
+        if appended is None:
+            return
+        self._is_appending = True
+        try:
+            is_kept = await self._run_blocking(self.logs.catch_up, appended)
+        except SparkLogError as error:
+            _log.info(
+                "%s-%d: not all replicas have what the leader acknowledged: %s",
+                self.topic,
+                self.partition,
+                error,
+            )
+        else:
+            if is_kept:
+                self._on_appended(appended)
+        finally:
+            self._is_appending = False
+
+    def _on_appended(self, appended: Appended) -> None:
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
-            self._cache.add(batch)
+            self._cache.add(batch, self._clock_ms())
         if appended.base_offset == end_before:
             self._may_have_grown = False
         self._move_end(appended.end_offset)
@@ -234,8 +266,8 @@ class GatewayPartition:
         """Wake the fetches that wait: the log may not end at `end_offset` any more.
 
         An append of this gateway that is under way is most likely what was seen. Its end wakes
-        them, and they then get its batches from the cache, and not from the log. The next probe, or
-        a fetch after `_MAX_UNCHECKED_MS`, finds what others appended meanwhile.
+        them, and they then get its batches from the cache, and not from the log. The next probe
+        finds what others appended meanwhile.
         """
         if not self._is_appending:
             self._may_have_grown = True
@@ -292,10 +324,12 @@ class GatewayPartition:
         limit = self._known_stable_offset if is_committed else self.end_offset
         if limit is not None and not self._may_have_grown:
             if offset >= limit:
-                if limit == self.end_offset or not await self._resolve_blocking(limit):
+                if not (self._resolve_is_due(limit) and await self._resolve_blocking()):
                     return self._fetched((), offset, limit)
                 await self.observe()
                 return await self._fetch_from_log(offset, max_bytes, isolation_level)
+            if self.logs.is_compacted:
+                self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
             cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
             if cached:
                 end_offset = cached[-1].end_offset
@@ -314,9 +348,11 @@ class GatewayPartition:
         limit = (
             self._known_stable_offset if isolation_level == "read_committed" else self.end_offset
         )
-        if limit is None or self._may_have_grown or limit < self.end_offset:
-            return None  # a transaction that blocks readers may have to be ended
+        if limit is None or self._may_have_grown:
+            return None
         if not max(limit, self.log_start_offset) <= offset <= self.end_offset:
+            return None
+        if self._resolve_is_due(limit):
             return None
         return self._fetched((), offset, limit)
 
@@ -344,14 +380,19 @@ class GatewayPartition:
                 log_end_offset=self.end_offset,
             )
 
-    async def _resolve_blocking(self, last_stable_offset: int) -> bool:
-        """Return whether the transaction at the last stable offset was ended just now."""
+    def _resolve_is_due(self, last_stable_offset: int) -> bool:
+        """Return whether to look up the transaction that keeps readers at an offset."""
+        if last_stable_offset == self.end_offset:
+            return False
         now_ms = self._clock_ms()
         if self._blocked is None or self._blocked[0] != last_stable_offset:
             self._blocked = last_stable_offset, now_ms + _RESOLVE_AFTER_MS
-        if now_ms < self._blocked[1]:
-            return False
-        self._blocked = last_stable_offset, now_ms + _RESOLVE_EVERY_MS
+        return now_ms >= self._blocked[1]
+
+    async def _resolve_blocking(self) -> bool:
+        """Return whether a transaction that keeps readers waiting was ended just now."""
+        assert self._blocked is not None
+        self._blocked = self._blocked[0], self._clock_ms() + _RESOLVE_EVERY_MS
         return bool(await self._run_blocking(self.logs.resolve_blocking))
 
     def _limit(self, is_committed: bool) -> int:

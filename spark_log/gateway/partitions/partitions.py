@@ -50,6 +50,7 @@ class Partitions:
         self._in_order = asyncio.Lock()
         self._waiting = 0
         self._merges = MergeThread("spark-log-gateway-merges")
+        self.is_draining = False
         self.quotas = ClientQuotas()
         self.tail_watch = TailWatch(
             run_blocking,
@@ -62,6 +63,12 @@ class Partitions:
     def now_ms(self) -> float:
         """Return monotonic time in milliseconds."""
         return self._clock.monotonic_ms()
+
+    def drain(self) -> None:
+        """Let fetches wait for no more records: those that wait answer with what they have."""
+        self.is_draining = True
+        for *_, partition in self._opened.values():
+            partition.on_changed()
 
     def close(self) -> None:
         """End the probes and the merges.

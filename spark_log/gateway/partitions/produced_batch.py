@@ -61,6 +61,8 @@ class ProducedBatch:
         data: the bytes, which are not checked yet.
         is_ready: whether it may be appended: its partition was added to its transaction.
         transactional_id: the id of its transaction; None without one.
+        waits_for_all: whether it is answered when all in-sync replicas have it, and not when the
+            leader has it.
         result: the answer, once it is known.
         verify: translates the identity that its client keeps from transaction to transaction; None
             if the batch has the identity of the log.
@@ -72,6 +74,7 @@ class ProducedBatch:
     data: memoryview
     is_ready: bool = True
     transactional_id: str | None = None
+    waits_for_all: bool = True
     result: ProduceResult | None = None
     verify: Verify | None = None
     code_of: Callable[[SparkLogError], int] = error_code

@@ -26,9 +26,10 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         return _Response(error_code=ErrorCode.INVALID_GROUP_ID)
     client = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
-        await gateway.run_blocking(
+        transaction = await gateway.run_blocking(
             gateway.transactions.add_kept, request.transactional_id, client, (), {request.group_id}
         )
     except SparkLogError as error:
         return _Response(error_code=kept_error(error, context.api_key, context.api_version))
+    context.transactions[request.transactional_id] = transaction
     return _Response()

@@ -44,14 +44,15 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     client = ProducerIdAndEpoch(
         request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     )
-    code = ErrorCode.NONE
+    transactional_id = request.v3_and_below_transactional_id
     try:
-        await gateway.run_blocking(
-            gateway.transactions.add_kept, request.v3_and_below_transactional_id, client, added
+        transaction = await gateway.run_blocking(
+            gateway.transactions.add_kept, transactional_id, client, added
         )
     except SparkLogError as error:
-        code = kept_error(error, context.api_key, context.api_version)
-    return _response(request, {}, code)
+        return _response(request, {}, kept_error(error, context.api_key, context.api_version))
+    context.transactions[transactional_id] = transaction
+    return _response(request, {}, ErrorCode.NONE)
 
 
 def _response(request: Any, refused: dict[tuple[str, int], int], code: int) -> Any:

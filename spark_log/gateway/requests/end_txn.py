@@ -45,16 +45,22 @@ def _end(
 async def _end_kept(
     gateway: Gateway, context: RequestContext, request: Any, client: ProducerIdAndEpoch
 ) -> ErrorCode:
+    transactional_id, transactions = request.transactional_id, context.transactions
     try:
-        is_decided = await gateway.run_blocking(
+        unknown = await gateway.run_blocking(
             partial(
                 gateway.transactions.end_kept,
-                request.transactional_id,
+                transactional_id,
                 client,
                 is_committed=request.committed,
+                known=transactions.get(transactional_id),
             )
         )
     except SparkLogError as error:
         return kept_error(error, context.api_key, context.api_version)
-    # The state was read because of this request, which may be old: a living client asks again.
-    return ErrorCode.NONE if is_decided else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if unknown is None:
+        return ErrorCode.NONE
+    # The first request of this connection in the transaction, or one of an earlier transaction that
+    # is late. Its client asks again only in the first case.
+    transactions[transactional_id] = unknown
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

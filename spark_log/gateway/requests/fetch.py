@@ -210,6 +210,8 @@ async def _fetch_all(
             left_ms = deadline_ms - gateway.partitions.now_ms()
             if size_bytes >= request.min_bytes or left_ms <= 0:
                 return
+            if gateway.partitions.is_draining:
+                return
             gateway.partitions.tail_watch.watch(partitions)
             if not await waiting.wait(left_ms / 1000):
                 return
@@ -220,7 +222,7 @@ async def _fetch_all(
 
 @dataclass(frozen=True, slots=True)
 class _ReadOptions:
-    """How the partitions of a request are read.
+    """Options for reading the partitions of a request.
 
     Attributes:
         isolation: ``read_committed`` ends at the last stable offset.

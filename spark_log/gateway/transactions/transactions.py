@@ -162,10 +162,13 @@ class Transactions:
         client: ProducerIdAndEpoch,
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
-    ) -> None:
-        """Register partitions and groups as `add_partitions` does (`KeptIdentityCoordinator`)."""
+    ) -> int:
+        """Register partitions and groups; return the number of the transaction.
+
+        See `KeptIdentityCoordinator.register_kept`.
+        """
         with self._coordinator(transactional_id) as coordinator:
-            coordinator.register_kept(client, partitions, groups)
+            return coordinator.register_kept(client, partitions, groups)
 
     def verify_kept(
         self,
@@ -201,14 +204,19 @@ class Transactions:
             self._send_offsets(coordinator, present.producer, member, offsets)
 
     def end_kept(
-        self, transactional_id: str, client: ProducerIdAndEpoch, *, is_committed: bool
-    ) -> bool:
-        """Commit or abort; return false if the client has to ask again.
+        self,
+        transactional_id: str,
+        client: ProducerIdAndEpoch,
+        *,
+        is_committed: bool,
+        known: int | None,
+    ) -> int | None:
+        """Commit or abort the known transaction; return the number of an unknown one.
 
         See `KeptIdentityCoordinator.end_kept`.
         """
         with self._coordinator(transactional_id) as coordinator:
-            return coordinator.end_kept(client, is_committed=is_committed)
+            return coordinator.end_kept(client, is_committed=is_committed, known=known)
 
     @contextmanager
     def _coordinator(self, transactional_id: str) -> Iterator[KeptIdentityCoordinator]:

@@ -119,7 +119,7 @@ class Gateways:
             place.process = GatewayProcess(
                 self._root.url,
                 _SETTINGS,
-                port=port,
+                f"127.0.0.1:{port}",
                 options=options,
                 environment=environment,
                 log=log,

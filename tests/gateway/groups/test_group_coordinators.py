@@ -10,6 +10,7 @@ from spark_log.coordinator import OffsetsTable
 from spark_log.coordinator.group.classic import ClassicMember
 from spark_log.gateway.groups import GroupCoordinators, GroupError, JoinRequest, MemberIdentity
 from spark_log.types import NewTopic, OffsetAndMetadata, TopicPartition
+from tests.waiting import TIMEOUT_S
 
 T0 = TopicPartition("t", 0)
 MEMBER = ClassicMember("", "one", "c", "/host", 60_000, 10_000, (("range", b""),))
@@ -49,15 +50,16 @@ class FakeGateway:
 
     def _call_later(self, _, expire):
         timer = Timer(expire)
-        self.timers[expire.args[2]] = timer
+        self.timers[expire.args[0]] = timer
         self._changed.set()
         return timer
 
     async def end(self, kind):
         """Wait until a timer of a kind is set, end it, and wait until what it is for is done."""
-        while not any(key[0] == kind and each.is_set for key, each in self.timers.items()):
-            self._changed.clear()
-            await self._changed.wait()
+        async with asyncio.timeout(TIMEOUT_S):
+            while not any(key[0] == kind and each.is_set for key, each in self.timers.items()):
+                self._changed.clear()
+                await self._changed.wait()
         (timer,) = (each for key, each in self.timers.items() if key[0] == kind and each.is_set)
         timer.is_set = False
         before = asyncio.all_tasks()

@@ -150,6 +150,9 @@ def test_configs_are_changed_one_by_one(gateway, client, version):
     assert overrides(gateway) == {"cleanup.policy": "delete,compact", "segment.ms": "77"}
     alter(client, TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete"), version=version)
     assert overrides(gateway)["cleanup.policy"] == "compact"
+    alter(client, TOPIC, "a", ("cleanup.policy", SUBTRACT, "compact"), version=version)
+    (found,) = describe(client, TOPIC, "a", ["cleanup.policy"]).configs
+    assert found.value == ""
     alter(client, BROKER, "", ("group.max.size", SET, "9"), version=version)
     assert gateway.cluster.image().cluster_config().group_max_size == 9
 

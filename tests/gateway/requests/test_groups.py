@@ -10,7 +10,8 @@ from spark_log.errors import InconsistentGroupProtocolError
 from spark_log.gateway.groups import GroupError
 from spark_log.gateway.protocol import message_class
 from spark_log.types import OffsetAndMetadata, TopicPartition
-from tests.gateway.support import RawClient, running_gateway
+from tests.gateway.support import running_gateway
+from tests.waiting import wait_until
 
 _Join = message_class("JoinGroupRequest")
 _Sync = message_class("SyncGroupRequest")
@@ -163,8 +164,7 @@ def test_two_members_share_a_group_and_leave_it(gateway, versions):
     if versions[0] >= 4:
         follower.receive_join()
         follower.send_join()
-    while leader.heartbeat() is GroupError.NONE:
-        pass
+    wait_until(lambda: leader.heartbeat() is not GroupError.NONE)
     again = leader.join()
     joined = follower.receive_join()
     assert (again.generation_id, joined.generation_id) == (2, 2)
@@ -195,8 +195,7 @@ def test_a_second_gateway_goes_on_and_the_first_one_has_lost_the_group(gateway, 
         newcomer.send_join()
         newcomer.receive_join()
         newcomer.send_join()
-        while moved.heartbeat() is GroupError.NONE:
-            pass
+        wait_until(lambda: moved.heartbeat() is not GroupError.NONE)
         moved.send_join()
         moved.receive_join()
         newcomer.receive_join()
@@ -248,8 +247,11 @@ def test_a_client_without_membership_commits_and_fetches(gateway, client, topic,
         partition_index=1, committed_offset=3, committed_metadata=None
     )
     wanted = _Commit.OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[partition])
-    answer = client.ask("OffsetCommit", version, group_id="g", topics=[wanted])
-    assert answer.topics[0].partitions[0].error_code == GroupError.NONE
+    for member_id in ("", "an id of its own"):
+        answer = client.ask(
+            "OffsetCommit", version, group_id="g", member_id=member_id, topics=[wanted]
+        )
+        assert answer.topics[0].partitions[0].error_code == GroupError.NONE
     if version < 8:
         topics = [_Fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
         found = client.ask("OffsetFetch", version, group_id="g", topics=topics).topics
@@ -343,15 +345,29 @@ def test_the_first_group_finalizes_the_feature(gateway):
 
 
 def test_a_gateway_that_stops_sends_waiting_members_away(tmp_path):
+    """Without that, ``stop`` would close their connections without an answer after a time."""
     with running_gateway(tmp_path / "root") as gateway:
-        Member(gateway).stable()
-        waiting = Member(gateway)
-        waiting.send_join()
-        waiting.receive_join()
-        waiting.send_join()
-        assert isinstance(waiting.client, RawClient)
-        gateway.call(gateway.server.gateway.groups.close)
-        assert waiting.receive_join().error_code == GroupError.NOT_COORDINATOR
+        rebalancing = Member(gateway, "joining").stable()
+        joining = Member(gateway, "joining")
+        joining.send_join()
+        joining.receive_join()
+        joining.send_join()
+        leader = Member(gateway, "syncing").stable()
+        syncing = Member(gateway, "syncing")
+        syncing.send_join()
+        syncing.receive_join()
+        syncing.send_join()
+        wait_until(lambda: leader.heartbeat() is not GroupError.NONE)
+        leader.join()
+        syncing.receive_join()
+        syncing.send_sync()
+        requests = lambda: [each.in_flight for each in gateway.server.connections]  # noqa: E731
+        wait_until(lambda: sorted(gateway.call(requests)) == [0, 0, 1, 1])
+        gateway.run(gateway.server.stop())
+        assert joining.receive_join().error_code == GroupError.NOT_COORDINATOR
+        assert syncing.client.receive()[1].error_code == GroupError.NOT_COORDINATOR
+        for each in (rebalancing, leader, joining, syncing):
+            assert each.client.is_closed()
 
 
 def test_a_request_without_a_group_is_refused(gateway, client):

@@ -336,7 +336,7 @@ def test_a_user_that_is_deleted_within_an_exchange_is_out(tmp_path, by_metadata)
     admin = Admin(tmp_path / "root")
     admin.alter_user_scram_credentials(upsertions())
     with by_metadata.client() as client:
-        tokens = []
+        tokens: list[bytes] = []
 
         def send(token):
             if tokens:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from spark_log.gateway.security import credential_lines
-from tests.gateway.security.certificates import write_certificate
 from tests.gateway.suites.go_tests import build_test_program, go_results
-from tests.gateway.suites.suite import Gateways, Suite, TestResult, running_gateways
+from tests.gateway.suites.secured_gateways import gateway_with_tls, gateway_with_users
+from tests.gateway.suites.suite import Gateways, Suite, TestResult
 
 _NO_INTERNAL_TOPIC = (
     "It asks for the internal topic __consumer_offsets; the log's committed offsets are a table."
@@ -76,6 +74,10 @@ class FranzGo(Suite):
     in_chaos = ("TestGroupETL", "TestTxnEtl")
     """Tests whose clients can lose each of their connections within 1.5 seconds."""
 
+    # The others connect by a dialer of their own, or to a gateway that asks for a password.
+    with_tls = tuple(each for each in tests if each != "TestIssue769" and "SCRAM" not in each)
+    """Tests whose clients can be given a certificate."""
+
     def run(
         self, folder: Path, gateways: Gateways, selected: Callable[[str], bool]
     ) -> Iterator[TestResult]:
@@ -86,15 +88,14 @@ class FranzGo(Suite):
             "KGO_TEST_UNSAFE": "",
             "KGO_LOG_LEVEL": "none",
         }
-        with _scram_gateway(gateways.root) as addresses:
+        with gateway_with_users(gateways.root, {"alice": "secret"}) as addresses:
             env |= {"KGO_TEST_SCRAM": "alice:secret", "KGO_TEST_SCRAM_SEEDS": addresses}
             yield from self._results(folder, "", self.tests, selected, env)
         chaos = {**env, "KGO_TEST_CHAOS": "1"}
         yield from self._results(folder, "chaos: ", self.in_chaos, selected, chaos)
-        with _tls_gateway(gateways.root) as (addresses, certificate):
+        with gateway_with_tls(gateways.root) as (addresses, certificate):
             tls = {**env, "KGO_SEEDS": addresses, "KGO_TEST_TLS": f"ca:{certificate}"}
-            tests = [each for each in self.tests if not each.startswith("TestSCRAM")]
-            yield from self._results(folder, "TLS: ", tests, selected, tls)
+            yield from self._results(folder, "TLS: ", self.with_tls, selected, tls)
 
     def _results(
         self,
@@ -109,24 +110,3 @@ class FranzGo(Suite):
             return
         for result in go_results(folder / "kgo", tests, env=env, time_limit_s=self.time_limit_s):
             yield replace(result, test=prefix + result.test)
-
-
-@contextmanager
-def _scram_gateway(beside: Path) -> Iterator[str]:
-    """Run a gateway that knows the user alice for the block; yield its address."""
-    users = beside.with_name(f"{beside.name}-users")
-    users.touch(0o600)
-    users.write_text("\n".join(credential_lines("alice", "secret")))
-    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.users.file": str(users)}
-    with running_gateways(beside.with_name(f"{beside.name}-scram"), settings=settings) as running:
-        yield running.bootstrap_servers
-
-
-@contextmanager
-def _tls_gateway(beside: Path) -> Iterator[tuple[str, Path]]:
-    """Run a gateway with TLS for the block; yield its address and its certificate."""
-    key = beside.with_name(f"{beside.name}-server.pem")
-    write_certificate(key, "localhost")
-    settings = {"security.protocol": "SSL", "ssl.keystore.location": str(key)}
-    with running_gateways(beside.with_name(f"{beside.name}-tls"), settings=settings) as running:
-        yield running.bootstrap_servers, key.with_suffix(".crt")

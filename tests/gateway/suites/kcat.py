@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_log import Admin, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from tests.gateway.suites.suite import (
     Gateways,
     Outcome,
@@ -32,6 +33,7 @@ class KcatSuite(Suite):
     name = "kcat"
     client = "kcat with librdkafka 2.0.2 (C)"
     version = "1.7.1"
+    tests_are_ours = True
 
     def install(self, folder: Path) -> None:
         run_program(["apt-get", "download", "-qq", *_PACKAGES], cwd=folder)
@@ -48,7 +50,9 @@ class KcatSuite(Suite):
             try:
                 test(kcat)
             except subprocess.CalledProcessError as error:
-                yield TestResult(name, Outcome.FAILED, f"{error}: {error.output}")
+                yield TestResult(
+                    name, Outcome.FAILED, str(error.output).strip().rpartition("\n")[2]
+                )
             except Exception as error:
                 yield TestResult(name, Outcome.FAILED, f"{type(error).__name__}: {error}")
             else:
@@ -65,7 +69,8 @@ class Kcat:
     def new_topic(self, partitions: int = 1) -> str:
         """Return the name of a topic that nobody else uses."""
         topic = f"flights-{uuid.uuid4().hex[:8]}"
-        Admin(str(self.gateways.root)).create_topics([NewTopic(topic, partitions)])
+        admin = AdminClient({"bootstrap.servers": self.gateways.bootstrap_servers})
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
         return topic
 
     def run(self, *options: str, given: str = "") -> str:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
+from benchmarks.kafka_broker import KafkaBroker
 from tests.gateway.processes import gateway_processes
 
 
@@ -63,7 +64,10 @@ class Gateways:
 
 @contextmanager
 def running_gateways(
-    root: Path, count: int = 1, settings: Mapping[str, str] | None = None
+    root: Path,
+    count: int = 1,
+    settings: Mapping[str, str] | None = None,
+    address: str | None = None,
 ) -> Iterator[Gateways]:
     """Run gateways for the block.
 
@@ -72,9 +76,25 @@ def running_gateways(
         count: the number of gateways.
         settings: the gateways' settings that are not the defaults. Gateways that ask for passwords
             or TLS need a root of their own: clients of the others would be sent to them, too.
+        address: host and port of the first one; by default 127.0.0.1 and a free port.
     """
-    with gateway_processes(str(root), count, settings or {}) as processes:
+    with gateway_processes(str(root), count, settings or {}, address) as processes:
         yield Gateways(root, tuple(each.address for each in processes))
+
+
+@contextmanager
+def running_kafka(root: Path, address: str | None = None) -> Iterator[Gateways]:
+    """Run a real broker of Kafka in the place of gateways: it shows what a suite's tests expect.
+
+    Args:
+        root: a directory for its files.
+        address: host and port that clients connect to; by default 127.0.0.1 and a free port.
+    """
+    port = int(address.rpartition(":")[2]) if address else None
+    settings = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
+    root.mkdir()
+    with KafkaBroker(root, port=port, settings=settings) as broker:
+        yield Gateways(root, (address or broker.bootstrap_servers,))
 
 
 class Suite(ABC):
@@ -84,7 +104,11 @@ class Suite(ABC):
         name: the suite's name on the command line.
         client: the client that it tests, with its language.
         version: the version that is installed.
+        tests_are_ours: whether the tests were written here, since the client has none that can run.
         time_limit_s: the time after which the suite is ended, as a failure.
+        settings: settings of the gateways that are not the defaults.
+        address: host and port of the first gateway, if the suite can have no other. Two runs of
+            such a suite on one machine would meet.
         not_applicable: reasons by test. Such a test is not run. A reason is one sentence, and names
             what the log does not have by design; a fault of the gateway is a failure.
     """
@@ -92,7 +116,10 @@ class Suite(ABC):
     name: ClassVar[str]
     client: ClassVar[str]
     version: ClassVar[str]
+    tests_are_ours: ClassVar[bool] = False
     time_limit_s: ClassVar[int] = 600
+    settings: ClassVar[Mapping[str, str]] = {}
+    address: ClassVar[str | None] = None
     not_applicable: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
@@ -206,7 +233,7 @@ def _started(
         _kill_session(process)
         process.wait()
     if late.is_set():
-        raise TimeLimitError(f"{Path(command[0]).name} has not ended within {time_limit_s:.0f} s")
+        raise TimeLimitError(f"{Path(command[0]).name} has not ended within {time_limit_s:g} s")
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:

@@ -76,6 +76,16 @@ class TestTimestamps:
             validate([row(timestamp=NOW_US), row(timestamp=time_us)], **limits)
         assert (caught.value.timestamp_us, caught.value.record_indexes) == (time_us, (1,))
 
+    def test_do_not_concern_a_record_without_a_timestamp(self):
+        """It has -1 ms, as Kafka's clients send it (``LogValidator.validateTimestamp``)."""
+        limits = {"message_timestamp_before_max_ms": 5}
+        times_us = [NOW_US, -1_000, -1_000]
+        kept = rows_of(validate([row(timestamp=each) for each in times_us], **limits))
+        assert [each["timestamp"] for each in kept] == times_us
+        with pytest.raises(InvalidTimestampError) as caught:
+            validate([row(timestamp=each) for each in (-1_000, -1_001, NOW_US, -999)], **limits)
+        assert (caught.value.timestamp_us, caught.value.record_indexes) == (-1_001, (1, 3))
+
     def test_of_last_year_are_taken_by_default_and_of_tomorrow_are_not(self):
         """Kafka's defaults: no limit before now, one hour after."""
         validate([row(timestamp=0)])

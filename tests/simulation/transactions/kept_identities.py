@@ -38,6 +38,8 @@ _LATE_CHANCE = 0.3
 _LATE_END_CHANCE = 0.6
 """Probability that a copy of a request to end a transaction arrives late."""
 
+_RECONNECTS_CHANCE = 0.05
+
 _UNRESOLVED_CHANCE = 0.1
 """Probability that a client gives up a batch whose answer it does not get."""
 
@@ -61,10 +63,17 @@ class BatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class EndRequest:
-    """The end of a transaction as a client sends it."""
+    """The end of a transaction as a client sends it.
+
+    Attributes:
+        client: the identity that the client was given.
+        is_committed: whether to commit.
+        known: the transaction that earlier requests of the connection belong to; None without one.
+    """
 
     client: ProducerIdAndEpoch
     is_committed: bool
+    known: int | None
 
 
 @dataclass(slots=True)
@@ -81,6 +90,7 @@ class Gateway:
         cluster = world.open_cluster()
         self._world = world
         self._logs = OpenLogs(cluster, world.image)
+        self.known: int | None = None  # of the client's connection
         self.coordinator = KeptIdentityCoordinator(cluster, transactional_id, markers_at_once=1)
 
     def append(self, request: BatchRequest) -> None:
@@ -161,9 +171,7 @@ class KeepingClient:
             try:
                 for _ in range(random.choice((1, 2, 3, 4))):
                     partition = random.choice(world.partitions)
-                    self._retried(
-                        lambda at, to=partition: at.coordinator.register_kept(client, [to])
-                    )
+                    self._retried(lambda at, to=partition: self._register(at, client, to))
                     world.rest(world.profile.think_ms)
                     for _ in range(random.choice((0, 1, 1, 2))):
                         values += self._write(client, partition, sequences)
@@ -180,6 +188,13 @@ class KeepingClient:
             if is_broken:
                 return client
         return client
+
+    def _register(
+        self, gateway: Gateway, client: ProducerIdAndEpoch, partition: TopicIdPartition
+    ) -> None:
+        if self._world.scheduler.random.random() < _RECONNECTS_CHANCE:
+            gateway.known = None
+        gateway.known = gateway.coordinator.register_kept(client, [partition])
 
     def _write(
         self,
@@ -200,19 +215,24 @@ class KeepingClient:
 
     def _end(self, client: ProducerIdAndEpoch, values: list[bytes], *, is_committed: bool) -> None:
         world, random = self._world, self._world.scheduler.random
-        if random.random() < _LATE_END_CHANCE:
-            request = EndRequest(client, is_committed)
-            self._network.late.append((self._transactional_id, request))
         while True:
+            gateway = self._gateway()
+            if random.random() < _LATE_END_CHANCE:
+                request = EndRequest(client, is_committed, gateway.known)
+                self._network.late.append((self._transactional_id, request))
             try:
-                is_decided = self._gateway().coordinator.end_kept(client, is_committed=is_committed)
+                unknown = gateway.coordinator.end_kept(
+                    client, is_committed=is_committed, known=gateway.known
+                )
             except StorageError as error:
                 world.scheduler.note(f"end: {type(error).__name__}")
+                gateway.known = None  # it connects again
                 world.rest(world.profile.think_ms)
                 continue
-            if is_decided:
+            if unknown is None:
                 break
-            world.scheduler.note("the gateway did not know the transaction")
+            gateway.known = unknown
+            world.scheduler.note("the connection did not know the transaction")
         world.scheduler.note("committed" if is_committed else "aborted")
         world.truth.check_ended(values, is_committed=is_committed)
 
@@ -258,10 +278,10 @@ class LateGateway:
                 mean_ms = world.scheduler.random.choice((1.0, 5.0, 30.0)) * world.profile.think_ms
                 world.rest(mean_ms)
                 if isinstance(request, EndRequest):
-                    is_decided = gateway.coordinator.end_kept(
-                        request.client, is_committed=request.is_committed
+                    unknown = gateway.coordinator.end_kept(
+                        request.client, is_committed=request.is_committed, known=request.known
                     )
-                    world.scheduler.note(f"late end: {is_decided}")
+                    world.scheduler.note(f"late end: {'done' if unknown is None else 'unknown'}")
                 else:
                     gateway.append(request)
                     world.scheduler.note("late batch: acknowledged")

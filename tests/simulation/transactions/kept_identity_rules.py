@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from spark_log.errors import OutOfOrderSequenceError
-from spark_log.log.producers.producer_state import ProducerEntry, ProducerState
+from spark_log.log.producers.producer_entry import ProducerEntry
+from spark_log.log.producers.producer_state import ProducerState
 from spark_log.record import BatchHeader, ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import KeptIdentityCoordinator, TransactionMetadata, decisions
 from spark_log.transaction.records import ProducerPart, TransactionRecord
@@ -62,10 +63,14 @@ def _expires_in_silence(state: TransactionMetadata, transaction: int) -> Transac
 
 
 def _ends_what_is_ongoing(
-    self: KeptIdentityCoordinator, client: ProducerIdAndEpoch, *, is_committed: bool
-) -> bool:
-    self.refresh()
-    return _shipped_end(self, client, is_committed=is_committed)
+    self: KeptIdentityCoordinator,
+    client: ProducerIdAndEpoch,
+    *,
+    is_committed: bool,
+    known: int | None,
+) -> int | None:
+    present = self.refresh().transaction
+    return _shipped_end(self, client, is_committed=is_committed, known=present)
 
 
 KEPT_IDENTITY_RULES: dict[str, PatchVariant] = {
