@@ -8,6 +8,7 @@ of it in the same place of one log.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -68,6 +69,9 @@ class RegistryMember:
         self._monitor = HeartbeatMonitor(self._heartbeats, cluster.clock)
         self._writer: HeartbeatWriter | None = None
         self._joined_ms = 0.0
+        # The last sign of life before a reading of the registry that had this gateway, and the last
+        # one that others had seen in time, or that such a reading has followed twice.
+        self._shown_ms = self._confirmed_ms = -math.inf
         self._has_left = False
         self._lock = threading.Lock()
 
@@ -77,13 +81,14 @@ class RegistryMember:
 
         A process that stood still, or whose storage did not answer, may have been removed, and
         others may do its work: this is false until it has shown life and read the registry again.
+        After such a time only the second sign counts: when it showed life for the first time,
+        another gateway may have been about to remove it.
         """
-        writer = self._writer
-        if self._has_left or writer is None:
+        if self._has_left:
             return False
         timeouts_ms = (each.session_timeout_ms for each in self.registry.gateways)
         timeout_ms = min(timeouts_ms, default=self._config.broker_session_timeout_ms)
-        return self._clock.monotonic_ms() - writer.shown_ms < timeout_ms
+        return self._clock.monotonic_ms() - self._confirmed_ms < timeout_ms
 
     def join(self) -> RegisteredGateway:
         """Register; return this gateway with its id.
@@ -108,7 +113,9 @@ class RegistryMember:
             if self._has_left or self._writer is None:
                 return self.registry
             now_ms = self._clock.monotonic_ms()
+            was_alive = self.is_known_alive
             self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms)
+            shown_ms = self._writer.shown_ms
             self._log.replay()
             own = self._log.state.incarnation(self.gateway.incarnation_id)
             if own is None:
@@ -124,6 +131,9 @@ class RegistryMember:
                 self.gateway = own
                 self._remove_silent()
                 self._activate_if_due(now_ms)
+                self.registry = self._log.state
+                self._confirmed_ms = shown_ms if was_alive else self._shown_ms
+                self._shown_ms = shown_ms
             self.registry = self._log.state
             return self.registry
 
@@ -154,6 +164,7 @@ class RegistryMember:
             self._config.broker_heartbeat_interval_ms,
         )
         self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms)
+        self._confirmed_ms = self._shown_ms = self._writer.shown_ms
         _log.info(
             "%s: gateway %d at %s:%d joined the registry",
             self._root,

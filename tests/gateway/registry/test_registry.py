@@ -91,6 +91,16 @@ def test_a_gateway_that_was_paused_knows_that_others_may_do_its_work(root, clock
     assert first.is_known_alive
     clock.advance_ms(1)  # the second one may remove it by now
     assert not first.is_known_alive
+    working = first._log  # noqa: SLF001 - it shows life, and cannot read the registry
+    store = HookedStore(root.store)
+    first._log = GatewayRegistryLog(store, "registry", clock)  # noqa: SLF001
+    store.on("list", failing(StorageError("no answer")))
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            first.tick()
+    first._log = working  # noqa: SLF001
+    first.tick()
+    assert not first.is_known_alive  # the second one may be about to remove it
     first.tick()
     assert first.is_known_alive
     first.leave()
