@@ -111,7 +111,7 @@ def _numbers(text: str) -> tuple[str, ...]:
 
 _IDEMPOTENT = _numbers(
     "0001 0002 0003 0005 0007 0011 0012 0013 0014 0017 0021 0022 0036 0038 0039 0042 0044 0048 "
-    "0050 0052 0055 0065 0070 0073 0085 0086 0090 0110 0114 0123 0125"
+    "0050 0052 0065 0070 0073 0085 0086 0090 0110 0114 0123 0125"
 )
 _CONSUMER_PROTOCOL = _numbers(
     "0014 0018 0019 0022 0026 0029 0030 0033 0040 0041 0045 0050 0051 0056 0059 0061 0064 0067 "
@@ -119,7 +119,8 @@ _CONSUMER_PROTOCOL = _numbers(
 )
 
 MODES: Final = (
-    Mode(but=("0077", "0081", "0101", "0135", "0142")),
+    Mode(but=("0055", "0077", "0081", "0101", "0135", "0142")),
+    Mode(numbers=("0055",)),  # it measures latencies
     Mode(scenario="noautocreate", settings={"auto.create.topics.enable": "false"}),
     Mode(numbers=("0077",), cleans=True),
     Mode(numbers=("0081",), by_subtests=True),
@@ -396,7 +397,7 @@ class _Runner:
     ) -> Iterator[TestResult]:
         """Run the program once; yield a result for each test that it says one of."""
         numbers = ",".join(sorted({each[:4] for each in tests}))
-        command = ["./test-runner", "-p4", "-L", *self._mode.arguments]
+        command = ["./test-runner", "-p3", "-L", *self._mode.arguments]
         lines = program_lines(
             command,
             cwd=self._tests,
