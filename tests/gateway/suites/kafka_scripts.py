@@ -1,14 +1,13 @@
 """Stands in for the scripts of a Kafka distribution, for suites that start their own brokers.
 
-It is run as ``kafka_scripts.py SCRIPT ARGUMENT...``, by files in the folder that
-`write_kafka_scripts` fills. What they start is a gateway with a root of its own; a broker's
-``kafka.properties`` say how it listens, and who its users are.
+It is run as ``python -m tests.gateway.suites.kafka_scripts SCRIPT ARGUMENT...``, by files in the
+folder that `write_kafka_scripts` fills. What they start is a gateway with a root of its own; a
+broker's ``kafka.properties`` say how it listens, and who its users are.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -18,6 +17,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
 SPARK_LOG: tuple[str | Path, ...] = (sys.executable, "-m", "spark_log")
 
 
@@ -26,10 +27,11 @@ def write_kafka_scripts(folder: Path) -> None:
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     for script in SCRIPTS:
         path = folder / "bin" / script
-        # The scripts are called from environments in which this checkout is not found.
+        # They are called where this checkout is not found. As a module: beside this file lie suites
+        # that have the names of clients' packages.
         path.write_text(
-            f"#!/bin/sh\nPYTHONPATH={os.environ.get('PYTHONPATH', '')}\nexport PYTHONPATH\n"
-            f'exec {sys.executable} {Path(__file__).resolve()} {script} "$@"\n'
+            f"#!/bin/sh\nPYTHONPATH={_CHECKOUT}\nexport PYTHONPATH\n"
+            f'exec {sys.executable} -m {__spec__.name} {script} "$@"\n'
         )
         path.chmod(0o755)
 
