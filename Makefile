@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino prometheus bench-exporter bench-console simulate simulate-groups simulate-offsets simulate-transactions check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-producers simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,6 +54,9 @@ trino: venv s3-server ## Read the table of a topic with Trino, on a disk and on 
 	@sh conf/fetch-trino.sh
 	@$(BIN)/python -m pytest tests/table/test_trino.py $(ARGS)
 
+gateway-suites: venv ## Run the test suites of Kafka's clients against gateways; ARGS='franz-go --select ETL' picks some
+	@$(BIN)/python -m tests.gateway.suites $(ARGS)
+
 prometheus: ## Fetch Debian's Prometheus for the test of the dashboard, once (takes apt; nothing is installed)
 	@sh conf/fetch-prometheus.sh
 
@@ -76,6 +79,11 @@ simulate-offsets: venv ## Run the table of committed offsets in the deterministi
 simulate-transactions: venv ## Run transactions in the deterministic simulator; SEEDS=100000 at length
 	@$(BIN)/python -m tests.simulation --of transactions --seeds $(or $(SEEDS),2000) $(ARGS)
 
+simulate-gateways: venv ## Run groups and transactions of Kafka's clients in the deterministic simulator; SEEDS=100000 at length
+	@for of in gateway-groups consumer-protocol gateway-transactions; do \
+		$(BIN)/python -m tests.simulation --of $$of --seeds $(or $(SEEDS),2000) $(ARGS) || exit 1; \
+	done
+
 check: lint english types layers ## Everything that is checked without running the code
 
 lint: venv ## Check style and formatting
@@ -96,7 +104,7 @@ format: venv ## Format the code and fix what can be fixed
 	@$(BIN)/ruff check --fix-only
 	@$(BIN)/ruff format
 
-docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md and the clients' typed settings from their sources
+docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md, docs/gateway-parity.md and the clients' typed settings from their sources
 	@$(BIN)/python -c 'from spark_log.config import markdown; print(markdown(), end="")' \
 	  > docs/configuration.md
 	@$(BIN)/python -c 'from spark_log.config.typed_dicts import typed_dicts; print(typed_dicts(), end="")' \
@@ -105,6 +113,7 @@ docs: venv ## Write docs/configuration.md, docs/metrics.md, docs/cli.md and the 
 	  > docs/metrics.md
 	@$(BIN)/python -c 'from spark_log.cli.page import cli_page; print(cli_page(), end="")' \
 	  > docs/cli.md
+	@$(BIN)/python -m tests.gateway.suites.page > docs/gateway-parity.md
 
 site: venv ## Build the documentation as a site, into site/; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict -q
@@ -115,6 +124,12 @@ bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS g
 
 bench-gateway: java venv ## Compare a gateway with a real Kafka broker (needs Maven); ARGS='--s3' counts requests, too
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
+
+bench-gateway-idle: java venv ## Measure clients that wait, at a gateway and at a real Kafka broker (needs Maven)
+	@$(BIN)/python -m benchmarks.gateway_idle $(ARGS)
+
+bench-gateway-producers: java venv ## Measure delivery times of many producers, at both (needs Maven)
+	@$(BIN)/python -m benchmarks.gateway_producers $(ARGS)
 
 bench-tables: java venv ## Compare read_table with a Delta table and a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.spark_table_reads $(ARGS)

@@ -17,6 +17,7 @@ from .errors import ConcurrentTransactionsError as ConcurrentTransactionsError
 from .errors import CorruptRecordError as CorruptRecordError
 from .errors import DataLossError as DataLossError
 from .errors import DuplicateBrokerRegistrationError as DuplicateBrokerRegistrationError
+from .errors import DuplicateResourceError as DuplicateResourceError
 from .errors import ElectionNotNeededError as ElectionNotNeededError
 from .errors import EligibleLeadersNotAvailableError as EligibleLeadersNotAvailableError
 from .errors import FencedInstanceIdError as FencedInstanceIdError
@@ -62,6 +63,7 @@ from .errors import ProducerFencedError as ProducerFencedError
 from .errors import RecordDeserializationError as RecordDeserializationError
 from .errors import RecordTooLargeError as RecordTooLargeError
 from .errors import ReplicationError as ReplicationError
+from .errors import ResourceNotFoundError as ResourceNotFoundError
 from .errors import RootNotFoundError as RootNotFoundError
 from .errors import SerializationError as SerializationError
 from .errors import SparkLogError as SparkLogError
@@ -74,6 +76,7 @@ from .errors import TransactionAbortableError as TransactionAbortableError
 from .errors import TransactionAbortedError as TransactionAbortedError
 from .errors import TransactionalIdNotFoundError as TransactionalIdNotFoundError
 from .errors import TransactionError as TransactionError
+from .errors import UnacceptableCredentialError as UnacceptableCredentialError
 from .errors import UnknownLeaderEpochError as UnknownLeaderEpochError
 from .errors import UnknownMemberIdError as UnknownMemberIdError
 from .errors import UnknownOutcomeError as UnknownOutcomeError
@@ -112,10 +115,14 @@ from .types import PartitionProducerState as PartitionProducerState
 from .types import PartitionReassignment as PartitionReassignment
 from .types import RecordMetadata as RecordMetadata
 from .types import ReplicaInfo as ReplicaInfo
+from .types import ScramCredentialInfo as ScramCredentialInfo
+from .types import ScramMechanism as ScramMechanism
 from .types import TopicDescription as TopicDescription
 from .types import TopicPartition as TopicPartition
 from .types import TransactionDescription as TransactionDescription
 from .types import TransactionListing as TransactionListing
+from .types import UserScramCredentialDeletion as UserScramCredentialDeletion
+from .types import UserScramCredentialUpsertion as UserScramCredentialUpsertion
 
 __version__: str
 __all__: list[str]

@@ -10,7 +10,7 @@ exception pickling needs (``cls(message)``, then ``__dict__``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -194,12 +194,33 @@ class InvalidUpdateVersionError(SparkLogError):
         self.feature = feature
 
 
+class UnacceptableCredentialError(SparkLogError):
+    """A credential of a user cannot be stored: no name, or an iteration count out of range."""
+
+
+class DuplicateResourceError(SparkLogError):
+    """One call names the same resource twice, such as a user's credential for one mechanism."""
+
+
+class ResourceNotFoundError(SparkLogError):
+    """A resource does not exist, such as a user's credential."""
+
+
 class InvalidOptionError(InvalidConfigurationError):
     """A Spark option is unknown, missing, contradictory, or has a bad value."""
 
 
 class InvalidRecordError(SparkLogError):
-    """The log cannot append the records in this form (Kafka's InvalidRecordException)."""
+    """The log cannot append the records in this form (Kafka's InvalidRecordException).
+
+    Attributes:
+        record_indexes: the positions of the refused records in their batch, from 0; empty if they
+            are not known, or if no single record is at fault.
+    """
+
+    def __init__(self, message: str, *, record_indexes: Sequence[int] = ()) -> None:
+        super().__init__(message)
+        self.record_indexes = tuple(record_indexes)
 
 
 class RecordTooLargeError(InvalidRecordError):
@@ -210,8 +231,15 @@ class RecordTooLargeError(InvalidRecordError):
         max_bytes: the topic's ``max.message.bytes``.
     """
 
-    def __init__(self, message: str, *, size_bytes: int = -1, max_bytes: int = -1) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        size_bytes: int = -1,
+        max_bytes: int = -1,
+        record_indexes: Sequence[int] = (),
+    ) -> None:
+        super().__init__(message, record_indexes=record_indexes)
         self.size_bytes = size_bytes
         self.max_bytes = max_bytes
 
@@ -223,8 +251,10 @@ class InvalidTimestampError(InvalidRecordError):
         timestamp_us: the first timestamp that was refused, microseconds since the epoch.
     """
 
-    def __init__(self, message: str, *, timestamp_us: int = -1) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, timestamp_us: int = -1, record_indexes: Sequence[int] = ()
+    ) -> None:
+        super().__init__(message, record_indexes=record_indexes)
         self.timestamp_us = timestamp_us
 
 

@@ -17,6 +17,7 @@ from spark_log.admin import (
     quotas,
     records,
     replication,
+    scram_credentials,
     topics,
     transactions,
 )
@@ -53,10 +54,13 @@ from spark_log.types import (
     OffsetTimestamp,
     PartitionProducerState,
     PartitionReassignment,
+    ScramCredentialInfo,
     TopicDescription,
     TopicPartition,
     TransactionDescription,
     TransactionListing,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 from spark_log.util import SYSTEM_CLOCK, Clock, ForeignMethods
 
@@ -676,6 +680,47 @@ class Admin(ForeignMethods):
             their own are left out.
         """
         return quotas.describe_client_quotas(self._runtime.cluster(), client_ids)
+
+    # --- users -----------------------------------------------------------------------------------
+
+    @limited
+    def describe_user_scram_credentials(
+        self, users: Iterable[str] | None = None
+    ) -> dict[str, tuple[ScramCredentialInfo, ...]]:
+        """Describe the users that gateways find in the metadata: their mechanisms (KIP-554).
+
+        Users in a gateway's ``sasl.users.file`` are not among them.
+
+        Args:
+            users: the names of the users to describe; None for all.
+
+        Raises:
+            ResourceNotFoundError: there is no such user.
+        """
+        return scram_credentials.describe_user_scram_credentials(self._runtime.cluster(), users)
+
+    @limited
+    def alter_user_scram_credentials(
+        self,
+        alterations: Sequence[UserScramCredentialDeletion | UserScramCredentialUpsertion],
+    ) -> None:
+        """Add, replace and delete credentials of users, all of them or none (KIP-554).
+
+        Gateways of the root apply a change within their ``metadata.max.age.ms``. The first
+        credential finalizes the feature ``scram.version``. Nothing else of spark-log asks for
+        users: the storage's permissions protect a root.
+
+        Args:
+            alterations: the changes, at most one for a user and a mechanism.
+
+        Raises:
+            DuplicateResourceError: two changes are for the same user and mechanism.
+            InvalidConfigurationError: an element is no alteration.
+            ResourceNotFoundError: a credential that is to be deleted does not exist.
+            UnacceptableCredentialError: a name is empty, or the iterations are not 4,096 to 16,384;
+                nothing was changed.
+        """
+        scram_credentials.alter_user_scram_credentials(self._runtime.cluster(), alterations)
 
     # --- features --------------------------------------------------------------------------------
 

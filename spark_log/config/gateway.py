@@ -16,12 +16,26 @@ from spark_log.config.model import (
     INT_MAX,
     ConfigModel,
     NonNegativeInt,
+    NonNegativeLong,
     PositiveInt,
     PositiveLong,
     split_list,
 )
 
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def _split_principals(value: object) -> object:
+    """Return the principals of a text, which are separated by semicolons, as in Kafka."""
+    names = value.split(";") if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
+        return value
+    found = [each.strip() for each in names if each.strip()]
+    for each in found:
+        kind, _, name = each.partition(":")
+        if kind != "User" or not name:
+            raise ValueError(f"{each!r} is no principal, such as User:alice")
+    return found
 
 
 class GatewayConfig(ConfigModel):
@@ -89,8 +103,20 @@ class GatewayConfig(ConfigModel):
     )
     sasl_users_file: str = Field(
         default="",
-        description="File of the users, as `spark-log gateway-users` writes it. It is read again "
-        "when it changes. Not in Kafka.",
+        description="File of users, as `spark-log gateway-users --file` writes it. It is read "
+        "again when it changes. A user in it has no other credentials; other users are in the "
+        "metadata of the root. Not in Kafka.",
+    )
+    super_users: Annotated[tuple[str, ...], BeforeValidator(_split_principals)] = Field(
+        default=(),
+        examples=["User:alice;User:bob"],
+        description="Principals that may list and alter users over the network, separated by "
+        "semicolons. Without it nobody may.",
+    )
+    connections_max_reauth_ms: NonNegativeLong = Field(
+        default=0,
+        description="Time after which a client of SASL has to authenticate again; its connection "
+        "is closed at the next request otherwise. A deleted user is out then. 0 for no limit.",
     )
     connection_failed_authentication_delay_ms: NonNegativeInt = Field(
         default=100,
@@ -133,6 +159,11 @@ class GatewayConfig(ConfigModel):
         default=67_108_864,
         description="Maximum memory for the newest batches of all partitions, which consumers at "
         "the logs' ends get without a request to the storage. 0 keeps none.",
+    )
+    max_incremental_fetch_session_cache_slots: NonNegativeInt = Field(
+        default=1_000,
+        description="Maximum number of fetch sessions. A client without one sends all of its "
+        "partitions with each fetch. 0 keeps none.",
     )
     num_partitions: PositiveInt = Field(
         default=1,

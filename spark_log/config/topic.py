@@ -117,9 +117,9 @@ class TopicConfig(ReplicationConfig):
         tuple[Literal["delete", "compact"], ...], BeforeValidator(split_list)
     ] = Field(
         default=("delete",),
-        min_length=1,
         description="How the cleaner removes old records. `delete` removes records by age and "
-        "size. `compact` keeps the last record of each key. Both can be set.",
+        "size. `compact` keeps the last record of each key. Both can be set; if the list is empty, "
+        "all records are kept.",
     )
     min_cleanable_dirty_ratio: float = Field(
         default=0.5,

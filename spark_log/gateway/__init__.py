@@ -3,7 +3,7 @@
 A gateway holds nothing that cannot be lost, and any number of them may serve one root: leadership
 is a hint, and the log stays correct whoever else appends to it.
 
-- `server`, `connection`: sockets, frames, limits; the order of answers.
+- `server`, `connection`: sockets, frames, limits; the order of answers; `event_loop`.
 - `gateway`: what the handlers of requests share.
 - `requests/`: a file for each request.
 - `protocol/`: Kafka's messages as bytes.

@@ -1,3 +1,4 @@
+from .event_loop import new_event_loop as new_event_loop
 from .gateway import Gateway as Gateway
 from .security import delete_user as delete_user
 from .security import set_password as set_password

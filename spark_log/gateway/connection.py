@@ -6,9 +6,9 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from spark_log.gateway.protocol import (
     API_VERSIONS_KEY,
@@ -22,6 +22,7 @@ from spark_log.gateway.security import AuthenticationError, principal_of_certifi
 
 if TYPE_CHECKING:
     from spark_log.config import GatewayConfig
+    from spark_log.gateway.request import Api
     from spark_log.gateway.request_memory import RequestMemory
     from spark_log.gateway.security import Authenticator
 
@@ -50,8 +51,8 @@ class Dispatcher(Protocol):
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
 
-    def ends_with_connection(self, api_key: int) -> bool:
-        """Return whether an answer is worth nothing when its client is gone."""
+    def api(self, api_key: int) -> Api:
+        """Return the API of a request that was decoded."""
 
 
 @dataclass(slots=True)
@@ -60,21 +61,32 @@ class _Request:
 
     Attributes:
         memory: the memory of the request and its answer.
-        ends_with_connection: whether it is cancelled when its client is gone.
+        api: its API; None for a message of SASL without a request's header.
         task: the handler; its result is the answer's frame.
     """
 
     memory: ReservedMemory
-    ends_with_connection: bool
+    api: Api | None
     task: asyncio.Task[list[bytes] | None] = field(repr=False)
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether it may be cancelled when its client is gone, and none has to wait for its end."""
+        return self.api is not None and self.api.only_reads
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether it began before those in front of it had ended."""
+        return self.api is not None and self.api.overlaps
 
 
 class Connection(asyncio.Protocol):
     """Reads the requests of one client, and answers each in the order of arrival.
 
-    Handlers are started in the order of arrival: each runs to its first await before the next one
-    is started. From there on they overlap, and answers that are ready early wait for those before
-    them.
+    A client sees what it would see if one request was handled after the other, as in Kafka: a
+    request begins when those before it have ended that may have changed something. Requests whose
+    APIs overlap (`Api.overlaps`) begin at once, in the order of arrival: each runs to its first
+    await before the next one is started. Answers that are ready early wait for those before them.
 
     The connection stops reading while the client has too many requests without an answer, while
     all requests of the gateway take too much memory, and while the client does not read its
@@ -140,15 +152,14 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; close at once if the gateway has too many connections."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         tls = transport.get_extra_info("ssl_object")
         if tls is not None:
             self._principal = principal_of_certificate(tls.getpeercert()) or ANONYMOUS
         if not self._on_open(self):
-            transport.abort()
+            self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Drop everything; handlers that have begun run to their end."""
@@ -159,7 +170,7 @@ class Connection(asyncio.Protocol):
         self._release_unread()
         self._received.clear()
         for request in tuple(self._requests):
-            if request.ends_with_connection:
+            if request.only_reads:
                 request.task.cancel()
         self._on_close(self)
         self.closed.set()
@@ -292,14 +303,22 @@ class Connection(asyncio.Protocol):
     def _start(self, frame: memoryview, memory: ReservedMemory) -> None:
         authenticator = self._authenticator
         if self._has_raw_tokens and authenticator is not None and authenticator.expects_token:
-            answer = self._answer_token(authenticator, bytes(frame))
-            self._add(answer, memory, ends_with_connection=False)
+            self._add(self._answer_token(authenticator, bytes(frame)), memory, None)
             return
         try:
             header = decode_header(frame)
             if not self._is_authenticated and header.api_key not in _KEYS_BEFORE_AUTHENTICATION:
                 raise MalformedMessageError(
                     f"a request with the key {header.api_key} before authentication"
+                )
+            if (
+                authenticator is not None
+                and authenticator.has_expired
+                and header.api_key not in _KEYS_BEFORE_AUTHENTICATION
+            ):
+                raise MalformedMessageError(
+                    f"{authenticator.principal} did not authenticate again within "
+                    f"connections.max.reauth.ms"
                 )
             request = self._dispatcher.decode(header, frame)
         except MalformedMessageError as error:
@@ -326,22 +345,35 @@ class Connection(asyncio.Protocol):
         )
         if header.api_key == _HANDSHAKE_KEY:
             self._has_raw_tokens = header.api_version == 0
-        self._add(
-            self._dispatcher.answer(context, request),
-            memory,
-            ends_with_connection=self._dispatcher.ends_with_connection(header.api_key),
-        )
+        api = self._dispatcher.api(header.api_key)
+        before = () if api.overlaps else self._unfinished()
+        answer = self._dispatcher.answer
+        if before:
+            self._add(_answer_after(before, answer, context, request), memory, api)
+        else:
+            self._add(answer(context, request), memory, api)
 
     def _add(
         self,
         answer: Coroutine[Any, Any, list[bytes] | None],
         memory: ReservedMemory,
-        *,
-        ends_with_connection: bool,
+        api: Api | None,
     ) -> None:
         task = self._loop.create_task(answer)
-        self._requests.append(_Request(memory, ends_with_connection, task))
+        self._requests.append(_Request(memory, api, task))
         task.add_done_callback(self._on_answer)
+
+    def _unfinished(self) -> Sequence[asyncio.Task[list[bytes] | None]]:
+        """Return the handlers whose end the next request has to wait for."""
+        found = []
+        for request in reversed(self._requests):
+            if request.only_reads:
+                continue
+            if not request.task.done():
+                found.append(request.task)
+            if not request.overlaps:
+                break  # it has waited for those before it
+        return found
 
     async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
         """Return the answer to a message of SASL that came without a request's header."""
@@ -411,3 +443,14 @@ class Connection(asyncio.Protocol):
         self._is_draining = True
         self.is_aborted = True
         self._transport.abort()
+
+
+async def _answer_after(
+    before: Sequence[asyncio.Task[Any]],
+    answer: Callable[[RequestContext, Any], Coroutine[Any, Any, list[bytes] | None]],
+    context: RequestContext,
+    request: Any,
+) -> list[bytes] | None:
+    """Return the answer of a handler that begins when others have ended."""
+    await asyncio.wait(before)
+    return await answer(context, request)

@@ -102,6 +102,7 @@ class ErrorCode(IntEnum):
     INCONSISTENT_TOPIC_ID = 103
     INCONSISTENT_CLUSTER_ID = 104
     TRANSACTIONAL_ID_NOT_FOUND = 105
+    FETCH_SESSION_TOPIC_ID_ERROR = 106
     FENCED_MEMBER_EPOCH = 110
     UNRELEASED_INSTANCE_ID = 111
     UNSUPPORTED_ASSIGNOR = 112
@@ -121,6 +122,9 @@ _CODES: dict[type[errors.SparkLogError], ErrorCode] = {
     errors.InvalidConfigurationError: ErrorCode.INVALID_CONFIG,
     errors.UnsupportedVersionError: ErrorCode.UNSUPPORTED_VERSION,
     errors.InvalidUpdateVersionError: ErrorCode.INVALID_UPDATE_VERSION,
+    errors.UnacceptableCredentialError: ErrorCode.UNACCEPTABLE_CREDENTIAL,
+    errors.DuplicateResourceError: ErrorCode.DUPLICATE_RESOURCE,
+    errors.ResourceNotFoundError: ErrorCode.RESOURCE_NOT_FOUND,
     errors.InvalidRecordError: ErrorCode.INVALID_RECORD,
     errors.RecordTooLargeError: ErrorCode.MESSAGE_TOO_LARGE,
     errors.InvalidTimestampError: ErrorCode.INVALID_TIMESTAMP,

@@ -11,7 +11,8 @@ from spark_log.config import report_ignored_settings
 from spark_log.coordinator import GatewayRegistry, RegisteredGateway
 from spark_log.errors import SparkLogError
 from spark_log.gateway.blocking_pool import BlockingPool
-from spark_log.gateway.groups import ConsumerGroups, GroupCoordinators
+from spark_log.gateway.fetch_sessions import FetchSessions
+from spark_log.gateway.groups import CommitOrder, ConsumerGroups, GroupCoordinators
 from spark_log.gateway.partitions import Partitions
 from spark_log.gateway.registry import RegistryMember, coordinator, leader
 from spark_log.gateway.transactions import Transactions
@@ -45,6 +46,8 @@ class Gateway:
         features: the finalized level of each feature of the cluster (KIP-584), for clients.
         groups: the groups of the classic protocol that this gateway coordinates.
         consumer_groups: the groups of the consumer protocol that this gateway coordinates.
+        commit_order: the order of the members' commits.
+        fetch_sessions: the fetch sessions of clients.
     """
 
     def __init__(
@@ -78,27 +81,26 @@ class Gateway:
         def finalize_feature() -> None:
             self.admin.update_features({GROUP_VERSION.name: 1})
 
-        def is_coordinator(group_id: str) -> bool:
-            found = self.coordinator("group", group_id)
-            return found.gateway_id == self.registered.gateway_id
-
         self.groups = GroupCoordinators(
             cluster,
             self.run_blocking,
-            is_coordinator=is_coordinator,
+            is_coordinator=self.is_coordinator,
             finalize_feature=finalize_feature,
         )
         self.consumer_groups = ConsumerGroups(
             cluster,
             self.run_blocking,
-            is_coordinator=is_coordinator,
+            is_coordinator=self.is_coordinator,
             finalize_feature=finalize_feature,
         )
+        self.commit_order = CommitOrder()
         self._member: RegistryMember | None = None
         self._ticks: asyncio.Task[None] | None = None
         self._leaders_of = GatewayRegistry()
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
+        self._racks: list[str] = []
         self.partitions = Partitions(cluster, config, self.run_blocking)
+        self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
 
     async def run_blocking(self, call: Callable[..., _Result], *args: Any) -> _Result:
         """Return the result of a call that reads or writes the log, or raise its error."""
@@ -182,17 +184,55 @@ class Gateway:
             partition: the partition's number.
             rack: the clients' rack; empty for none.
         """
-        assert self._member is not None
-        if self._leaders_of is not self._member.registry:
-            self._leaders_of = self._member.registry
-            self._leaders.clear()
+        self._follow_registry()
         active = self._leaders_of.active or (self.registered,)
-        if rack and all(each.rack != rack for each in active):
+        if rack and rack not in self._racks:
             rack = ""
         key = topic_id, partition, rack
         found = self._leaders.get(key)
         if found is None:
             found = self._leaders[key] = leader(active, *key)
+        return found
+
+    def _follow_registry(self) -> None:
+        assert self._member is not None
+        if self._leaders_of is not self._member.registry:
+            self._leaders_of = self._member.registry
+            self._leaders.clear()
+            self._racks = sorted({each.rack for each in self._leaders_of.active if each.rack})
+
+    def preferred_read_replica(
+        self, topic_id: str, partition: int, rack: str
+    ) -> RegisteredGateway | None:
+        """Return the gateway of a client's rack, to read from; None to read from this one.
+
+        Args:
+            topic_id: the topic's id.
+            partition: the partition's number.
+            rack: the client's rack; empty for none.
+        """
+        if not rack or rack == self.registered.rack:
+            return None
+        found = self.leader(topic_id, partition, rack)
+        return found if found.rack == rack else None
+
+    def replicas(self, topic_id: str, partition: int, rack: str = "") -> list[int]:
+        """Return the ids of the gateways that clients may read a partition from.
+
+        The first one is the partition's leader for clients of the rack. Each other rack has one:
+        clients read only from gateways among the replicas (KIP-392).
+
+        Args:
+            topic_id: the topic's id.
+            partition: the partition's number.
+            rack: the client's rack; empty for none.
+        """
+        found = [self.leader(topic_id, partition, rack).gateway_id]
+        self._follow_registry()
+        for each in self._racks:
+            gateway_id = self.leader(topic_id, partition, each).gateway_id
+            if gateway_id not in found:
+                found.append(gateway_id)
         return found
 
     def coordinator(self, kind: str, name: str) -> RegisteredGateway:
@@ -204,6 +244,18 @@ class Gateway:
         """
         assert self._member is not None
         return coordinator(self._member.registry.active or (self.registered,), kind, name)
+
+    @property
+    def is_known_alive(self) -> bool:
+        """Whether the others still count on this gateway, as far as it can know."""
+        return self._member is not None and self._member.is_known_alive
+
+    def is_coordinator(self, group_id: str) -> bool:
+        """Return whether clients are sent to this gateway for a group. Safe on any thread."""
+        if not self.is_known_alive:
+            return False
+        found = self.coordinator("group", group_id)
+        return found.incarnation_id == self.registered.incarnation_id
 
 
 def _log_setting(sentence: str) -> None:

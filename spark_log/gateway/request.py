@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_log.gateway.errors import ErrorCode
     from spark_log.gateway.request_memory import ReservedMemory
     from spark_log.gateway.security import Authenticator
 
@@ -45,6 +46,18 @@ class RequestContext:
     transactions: dict[str, int] = field(default_factory=dict)
 
 
+class EndConnectionError(Exception):
+    """A request failed whose client expects no answer: its connection is closed instead.
+
+    Attributes:
+        code: the code of the error, for the metrics.
+    """
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(f"{code.name}: {message}" if message else code.name)
+        self.code = code
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """An API of Kafka's protocol as the gateway has it.
@@ -58,8 +71,10 @@ class Api:
         advertised_min_version: the first version in ApiVersions, if it is not ``min_version``.
         error_response: makes the response to a request whose handler raised an error, from the
             request, the error's code and its message; None to close the connection then.
-        ends_with_connection: whether a handler is cancelled when its client is gone: it only reads,
-            and may wait for long.
+        only_reads: whether a handler changes nothing, and may wait for long: it is cancelled when
+            its client is gone, and the requests after it do not wait for its end.
+        overlaps: whether a handler begins before those of the client's earlier requests have ended:
+            it keeps the order of its own effects.
     """
 
     key: int
@@ -68,7 +83,8 @@ class Api:
     max_version: int
     advertised_min_version: int | None = None
     error_response: Callable[[Any, int, str], Any] | None = None
-    ends_with_connection: bool = False
+    only_reads: bool = False
+    overlaps: bool = False
 
     @property
     def first_advertised(self) -> int:

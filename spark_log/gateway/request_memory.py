@@ -36,6 +36,8 @@ class RequestMemory:
         self.used_bytes = 0
         self.arriving_bytes = 0
         self._exceeding: ReservedMemory | None = None
+        self._answers: set[asyncio.Future[bool]] = set()
+        self._is_draining = False
         self._waiting: deque[_TryAdmit] = deque()
         self._is_admitting = False
 
@@ -48,6 +50,13 @@ class RequestMemory:
     def max_answer_bytes(self) -> int:
         """The most bytes that one answer may reserve."""
         return max(1, self.limit_bytes // 4)
+
+    def drain(self) -> None:
+        """Let answers wait for no more memory: those that wait do without."""
+        self._is_draining = True
+        for taken in self._answers:
+            if not taken.done():
+                taken.set_result(False)
 
     # --- for `ReservedMemory` --------------------------------------------------------------------
 
@@ -77,6 +86,22 @@ class RequestMemory:
             return False
         self.used_bytes += size_bytes
         return True
+
+    async def wait_for_answer(self, taken: asyncio.Future[bool], timeout_s: float) -> bool:
+        """Wait until an answer has its memory; return false after a timeout, or while draining.
+
+        Args:
+            taken: has the result true when the memory is taken.
+            timeout_s: the longest time to wait.
+        """
+        if self._is_draining:
+            return taken.done()
+        self._answers.add(taken)
+        try:
+            await asyncio.wait([taken], timeout=timeout_s)
+        finally:
+            self._answers.discard(taken)
+        return taken.done() and taken.result()
 
     def on_arrived(self, reserved: ReservedMemory) -> None:
         """Record that a request is complete, or is given up."""
@@ -214,22 +239,23 @@ class ReservedMemory:
             return True
         if timeout_s <= 0:
             return False
-        taken = asyncio.get_running_loop().create_future()
+        taken: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def try_admit() -> bool:
-            if not memory.try_answer(size_bytes):
+            if taken.done() or not memory.try_answer(size_bytes):
                 return False
             self.size_bytes += size_bytes
-            taken.set_result(None)
+            taken.set_result(True)
             return True
 
         memory.wait(try_admit)
+        is_taken = False
         try:
-            await asyncio.wait([taken], timeout=timeout_s)
+            is_taken = await memory.wait_for_answer(taken, timeout_s)
         finally:
-            if not taken.done():
+            if not (taken.done() and taken.result()):
                 memory.withdraw(try_admit)
-        return taken.done()
+        return is_taken
 
     def change(self, size_bytes: int) -> None:
         """Take memory for the answer whether or not there is room; a negative size gives it back.

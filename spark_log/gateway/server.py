@@ -19,24 +19,36 @@ from spark_log.gateway.protocol import (
     decode_request,
     encode_response,
 )
+from spark_log.gateway.request import EndConnectionError
 from spark_log.gateway.request_memory import RequestMemory
 from spark_log.gateway.request_metrics import RequestMetrics
 from spark_log.gateway.requests import HANDLERS, Handler, unsupported_version_response
-from spark_log.gateway.security import Authenticator, Users, tls_context
+from spark_log.gateway.security import (
+    Authenticator,
+    MetadataUsers,
+    Users,
+    UsersFile,
+    UserSource,
+    tls_context,
+)
 from spark_log.metrics import Family
 from spark_log.metrics.definitions import (
+    FETCH_SESSION_EVICTIONS,
+    FETCH_SESSION_PARTITIONS,
+    FETCH_SESSIONS,
     GATEWAY_CLOSED,
     GATEWAY_CONNECTIONS,
     GATEWAY_MEMORY,
     GATEWAYS,
 )
-from spark_log.util import SYSTEM_CLOCK
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 if TYPE_CHECKING:
     from spark_log.admin import Admin
     from spark_log.cluster import Cluster
     from spark_log.config import GatewayConfig
-    from spark_log.gateway.request import RequestContext
+    from spark_log.gateway.request import Api, RequestContext
+    from spark_log.metadata import MetadataImage
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +73,7 @@ class GatewayServer:
         *,
         handlers: Mapping[int, Handler] = HANDLERS,
         version: str = "",
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         """Return a server that does not listen yet.
 
@@ -70,6 +83,7 @@ class GatewayServer:
             config: the settings.
             handlers: the handlers by the keys of their APIs.
             version: the version of spark-log, which the registry shows.
+            clock: measures the times of requests, and of the sessions of SASL.
 
         Raises:
             InvalidConfigurationError: a file of TLS, or of the users, cannot be used.
@@ -77,10 +91,11 @@ class GatewayServer:
         self._config = config
         self._handlers = handlers
         self._version = version
+        self._clock = clock
         self.memory = RequestMemory(config.queued_max_request_bytes)
         protocol = config.security_protocol
         self._tls = tls_context(config) if protocol.endswith("SSL") else None
-        self._users = Users(_users_file(config)) if protocol.startswith("SASL") else None
+        self._users = _users(cluster, config) if protocol.startswith("SASL") else None
         self._server: asyncio.Server | None = None
         self._is_stopping = False
         self._checks: asyncio.Task[None] | None = None
@@ -123,6 +138,7 @@ class GatewayServer:
         except BaseException:
             self._server.close()
             raise
+        await self._warn_without_users()
         await self._server.start_serving()
         self._checks = loop.create_task(self._check_connections())
         _log.info(
@@ -133,6 +149,18 @@ class GatewayServer:
             found[1],
         )
         return found[0], found[1]
+
+    async def _warn_without_users(self) -> None:
+        cluster = self.gateway.cluster
+        if self._users is None:
+            return
+        with cluster.suppressed.suppress("gateway users", cluster.root, SparkLogError):
+            if not await self.gateway.run_blocking(self._users.names):
+                _log.warning(
+                    "%s: no client can authenticate, because there are no users: add one with "
+                    "spark-log gateway-users add",
+                    cluster.root,
+                )
 
     @property
     def is_listening(self) -> bool:
@@ -149,8 +177,11 @@ class GatewayServer:
             return
         self._is_stopping = True
         await self.gateway.leave()
+        # What waits for others is answered at once: clients go on at another gateway.
         self.gateway.groups.close()
         self.gateway.consumer_groups.close()
+        self.gateway.partitions.drain()
+        self.memory.drain()
         self._server.close()
         assert self._checks is not None
         self._checks.cancel()
@@ -185,7 +216,12 @@ class GatewayServer:
     def _new_authenticator(self) -> Authenticator | None:
         if self._users is None:
             return None
-        return Authenticator(self._users, self._config.sasl_enabled_mechanisms)
+        return Authenticator(
+            self._users,
+            self._config.sasl_enabled_mechanisms,
+            session_lifetime_ms=self._config.connections_max_reauth_ms,
+            clock=self._clock,
+        )
 
     def _on_open(self, connection: Connection) -> bool:
         if len(self.connections) >= self._config.max_connections:
@@ -238,15 +274,15 @@ class GatewayServer:
             )
         return decode_request(api.name, header, frame)
 
-    def ends_with_connection(self, api_key: int) -> bool:
-        """Return whether an answer is worth nothing when its client is gone."""
-        return self._handlers[api_key].api.ends_with_connection
+    def api(self, api_key: int) -> Api:
+        """Return the API of a request that was decoded."""
+        return self._handlers[api_key].api
 
     async def answer(self, context: RequestContext, request: Any) -> list[bytes] | None:
         """Return the parts of the answer's frame; None if the client expects no answer."""
         handler = self._handlers[context.api_key]
         name, version = handler.api.name, context.api_version
-        began_ms = SYSTEM_CLOCK.monotonic_ms()
+        began_ms = self._clock.monotonic_ms()
         code: int = ErrorCode.NONE
         try:
             if request is None:  # of an unknown version
@@ -254,11 +290,14 @@ class GatewayServer:
             else:
                 response = await handler.handle(self.gateway, context, request)
             code = getattr(response, "error_code", ErrorCode.NONE)
+        except EndConnectionError as error:
+            code = error.code
+            raise
         except Exception as error:
             code = error_code(error)
             response = self._error_response(handler, context, request, error)
         finally:
-            duration_ms = SYSTEM_CLOCK.monotonic_ms() - began_ms
+            duration_ms = self._clock.monotonic_ms() - began_ms
             self._metrics.record(name, version, duration_ms, ErrorCode(code).name if code else None)
         if response is None:
             return None
@@ -271,6 +310,10 @@ class GatewayServer:
         yield Family(GATEWAY_CLOSED, [((), self._closed)])
         yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
         yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
+        sessions = self.gateway.fetch_sessions
+        yield Family(FETCH_SESSIONS, [((), len(sessions))])
+        yield Family(FETCH_SESSION_PARTITIONS, [((), sessions.partitions)])
+        yield Family(FETCH_SESSION_EVICTIONS, [((), sessions.evictions)])
 
     def _error_response(
         self, handler: Handler, context: RequestContext, request: Any, error: Exception
@@ -298,11 +341,14 @@ class GatewayServer:
         return handler.api.error_response(request, code, str(error))
 
 
-def _users_file(config: GatewayConfig) -> Path:
+def _users(cluster: Cluster, config: GatewayConfig) -> Users:
+    """Return the users of a listener with SASL: those of the file before those of the metadata."""
+
+    def image() -> MetadataImage:
+        found = cluster.metadata.recent_image(config.metadata_max_age_ms)
+        return cluster.image() if found is None else found
+
+    in_metadata: UserSource = MetadataUsers(image)
     if not config.sasl_users_file:
-        raise InvalidConfigurationError(
-            f"security.protocol is {config.security_protocol}, and sasl.users.file is missing; "
-            f"write one with spark-log gateway-users",
-            key="sasl.users.file",
-        )
-    return Path(config.sasl_users_file)
+        return Users(in_metadata)
+    return Users(UsersFile(Path(config.sasl_users_file)), in_metadata)

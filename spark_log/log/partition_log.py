@@ -236,15 +236,16 @@ class PartitionLog:
         )
 
     def append_batches(
-        self, batches: Sequence[BatchAppend], *, compression: str = "none"
+        self, batches: Sequence[BatchAppend], *, compression: str = "none", acks: int = ALL
     ) -> list[LogAppendInfo | SparkLogError]:
         """Append batches of several producers, as one segment by one put if they can share it.
 
         Each batch is decided alone: one that the log has already gets its first offsets
         (``is_duplicate``), and one that is fenced, out of order or not accepted by the topic gets
         its error, and is left out. When the call returns, the batches with offsets are durable on
-        all in-sync replicas, and visible. Batches that do not follow their producer's earlier one
-        of the same call in sequence are appended after it, by another put.
+        all in-sync replicas, and visible; with ``acks`` 1 they are durable on the leader alone.
+        Batches that do not follow their producer's earlier one of the same call in sequence are
+        appended after it, by another put.
 
         After any other error the batch may be passed again. Without a producer its records may then
         be in the log twice, if the error is an `UnknownOutcomeError` or a
@@ -255,6 +256,8 @@ class PartitionLog:
                 records and bytes together as one segment (`MAX_SEGMENT_BYTES`).
             compression: ``none``, ``lz4`` or ``zstd``; used if the topic's ``compression.type`` is
                 ``producer``.
+            acks: -1 to return when all in-sync replicas have the batches; 1 to return when the
+                leader has them, after which `catch_up` has to be called.
 
         Returns:
             The result of each batch: its offsets, or the error that concerns it. See
@@ -268,7 +271,9 @@ class PartitionLog:
                 accepted.append((index, validated_batch(batch, validator)))
             except SparkLogError as error:
                 results[index] = error
-        appended = self._appender.append_batches([batch for _, batch in accepted], compression)
+        appended = self._appender.append_batches(
+            [batch for _, batch in accepted], compression, acks=acks
+        )
         for (index, _), result in zip(accepted, appended, strict=True):
             results[index] = result
         return [result for result in results if result is not None]

@@ -56,6 +56,10 @@ from .records import ProducerIdsRecord as ProducerIdsRecord
 from .records import RegisterBrokerRecord as RegisterBrokerRecord
 from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
+from .scram import MIN_ITERATIONS as MIN_ITERATIONS
+from .scram import ScramCredential as ScramCredential
+from .scram import alter_scram_credential_records as alter_scram_credential_records
+from .scram import scram_credentials as scram_credentials
 from .table_requirements import check_is_table as check_is_table
 from .table_requirements import check_table_requirements as check_table_requirements
 from .topic_image import TopicImage as TopicImage

@@ -22,6 +22,7 @@ from spark_log.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    UserScramCredentialRecord,
 )
 
 FinalizedFeatures = Mapping[str, FeatureLevelRecord]
@@ -35,10 +36,11 @@ class Feature:
     Attributes:
         name: the feature's name, such as ``table.version``.
         releases: the first release that knows each level, from level 1 on.
-        setting: the topic's setting that needs the feature; None if a program finalizes the feature
-            that it needs.
+        setting: the topic's setting that needs the feature; None without one. A program finalizes
+            a feature that neither a setting nor a record needs.
         setting_off: the value of the setting that does not need it.
         doc: what the feature adds, in one line.
+        records: the records that need the feature.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Feature:
     doc: str
     setting: str | None = None
     setting_off: str | None = None
+    records: tuple[type[MetadataRecord], ...] = ()
 
     @property
     def max_level(self) -> int:
@@ -60,7 +63,7 @@ class Feature:
 
     def is_needed_by(self, record: MetadataRecord) -> bool:
         """Return whether a change of the metadata is the use of this feature."""
-        return (
+        return isinstance(record, self.records) or (
             isinstance(record, ConfigRecord)
             and self.setting is not None
             and record.resource_type == TOPIC_RESOURCE
@@ -83,8 +86,15 @@ GROUP_VERSION: Final = Feature(
     doc="Groups of Kafka's clients, which a gateway coordinates",
 )
 
+SCRAM_VERSION: Final = Feature(
+    name="scram.version",
+    releases=("0.4.0",),
+    records=(UserScramCredentialRecord,),
+    doc="Users of gateways, with their SCRAM credentials",
+)
+
 FEATURES: Final[Mapping[str, Feature]] = {
-    each.name: each for each in (GROUP_VERSION, TABLE_VERSION)
+    each.name: each for each in (GROUP_VERSION, SCRAM_VERSION, TABLE_VERSION)
 }
 """The features that this release knows, by name."""
 

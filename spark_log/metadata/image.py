@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from spark_log.config import ClientQuotaConfig, ClusterConfig, ReplicationConfig
@@ -29,8 +29,10 @@ from spark_log.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
 )
 from spark_log.metadata.topic_image import TopicImage, parse_overrides
 from spark_log.util import IN_PROCESS
@@ -63,6 +65,8 @@ class MetadataImage:
         cluster_overrides: the config overrides of the whole cluster.
         client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; without empty entries.
         features: name of a feature → the record of its finalized level.
+        scram_credentials: name of a user → number of a mechanism → the user's credential; without
+            empty entries.
         is_complete: whether this version understands all of the records. Otherwise `records` would
             lose data that a newer version of spark-log has written.
     """
@@ -76,6 +80,7 @@ class MetadataImage:
         self.cluster_overrides: dict[str, str] = {}
         self.client_overrides: dict[str, dict[str, str]] = {}
         self.features: dict[str, FeatureLevelRecord] = {}
+        self.scram_credentials: dict[str, Mapping[int, UserScramCredentialRecord]] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[str, str] = {}
         self._unshared: set[str] = set()
@@ -94,6 +99,7 @@ class MetadataImage:
         image.cluster_overrides = dict(self.cluster_overrides)
         image.client_overrides = dict(self.client_overrides)
         image.features = dict(self.features)
+        image.scram_credentials = dict(self.scram_credentials)
         image._topics = dict(self._topics)
         image._names = dict(self._names)
         image.next_broker_epoch = self.next_broker_epoch
@@ -109,6 +115,8 @@ class MetadataImage:
         for client, overrides in self.client_overrides.items():
             for key, value in overrides.items():
                 yield _config(CLIENT_RESOURCE, client, key, value)
+        for credentials in self.scram_credentials.values():
+            yield from credentials.values()
         if self.next_producer_id:
             yield ProducerIdsRecord(next_producer_id=self.next_producer_id)
         if self.controller is not None:
@@ -255,6 +263,8 @@ class MetadataImage:
             case FeatureLevelRecord():
                 check_feature_level(record)
                 self.features[record.name] = record
+            case UserScramCredentialRecord() | RemoveUserScramCredentialRecord():
+                self._replay_credential(record)
             case ProducerIdsRecord(next_producer_id=next_producer_id):
                 self.next_producer_id = max(self.next_producer_id, next_producer_id)
             case RegisterControllerRecord(controller_epoch=epoch):
@@ -282,6 +292,19 @@ class MetadataImage:
             self.client_overrides |= {name: overrides} if overrides else {}
         else:  # of a kind that a newer version added
             self.is_complete = False
+
+    def _replay_credential(
+        self, record: UserScramCredentialRecord | RemoveUserScramCredentialRecord
+    ) -> None:
+        found = dict(self.scram_credentials.pop(record.name, {}))  # do not change other images
+        if isinstance(record, UserScramCredentialRecord):
+            found[record.mechanism] = record
+        elif found.pop(record.mechanism, None) is None:
+            raise CorruptRecordError(
+                f"the metadata log removes a credential of user {record.name!r}, mechanism "
+                f"{record.mechanism}, which no record created"
+            )
+        self.scram_credentials |= {record.name: found} if found else {}
 
     def _replay_broker_change(
         self, record: BrokerRegistrationChangeRecord | UnregisterBrokerRecord

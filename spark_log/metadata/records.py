@@ -6,9 +6,10 @@ field names in camel case as in the output of ``kafka-dump-log --cluster-metadat
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from typing import Annotated, ClassVar, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from spark_log.util import VersionedRecord, record_from_json
 
@@ -281,6 +282,50 @@ class RegisterControllerRecord(MetadataRecord):
     host: str = ""
 
 
+def _from_base64(value: object) -> object:
+    return b64decode(value, validate=True) if isinstance(value, str) else value
+
+
+Base64Bytes = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda value: b64encode(value).decode(), return_type=str),
+]
+"""Bytes that are stored as Base64, as in Kafka's JSON."""
+
+
+class UserScramCredentialRecord(MetadataRecord):
+    """A user got a SCRAM credential, or another one. There is no password in it.
+
+    Attributes:
+        name: the user's name.
+        mechanism: Kafka's number of the mechanism: 1 for SCRAM-SHA-256, 2 for SCRAM-SHA-512.
+        salt: the salt.
+        stored_key: the hash of the client's key.
+        server_key: the key by which the server proves that it has the credential.
+        iterations: the number of iterations of the salted hash.
+    """
+
+    name: str
+    mechanism: int
+    salt: Annotated[Base64Bytes, Field(repr=False)]
+    stored_key: Annotated[Base64Bytes, Field(repr=False)]
+    server_key: Annotated[Base64Bytes, Field(repr=False)]
+    iterations: int
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord):
+    """A user's credential for a mechanism was deleted.
+
+    Attributes:
+        name: the user's name.
+        mechanism: Kafka's number of the mechanism.
+    """
+
+    name: str
+    mechanism: int
+
+
 _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
     kind.__name__: kind
     for kind in (
@@ -288,6 +333,7 @@ _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
         ProducerIdsRecord,
         *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord),
         *(RegisterControllerRecord, FeatureLevelRecord),
+        *(UserScramCredentialRecord, RemoveUserScramCredentialRecord),
     )
 }
 

@@ -390,6 +390,23 @@ GATEWAY_CLOSED = MetricDefinition(
     (),
     "Connections that the gateway closed: idle, slow, or with a request that it could not read.",
 )
+FETCH_SESSIONS = _gauge(
+    "kafka_server_fetchsessioncache_num_incremental_fetch_sessions",
+    "",
+    "Fetch sessions of clients. Kafka's NumIncrementalFetchSessions.",
+)
+FETCH_SESSION_PARTITIONS = _gauge(
+    "kafka_server_fetchsessioncache_num_incremental_fetch_partitions_cached",
+    "",
+    "Partitions in all fetch sessions. Kafka's NumIncrementalFetchPartitionsCached.",
+)
+FETCH_SESSION_EVICTIONS = MetricDefinition(
+    "kafka_server_fetchsessioncache_incremental_fetch_session_evictions_total",
+    "counter",
+    "",
+    (),
+    "Fetch sessions that were closed to make room. Kafka's IncrementalFetchSessionEvictionsPerSec.",
+)
 GATEWAYS = _gauge(
     "spark_log_gateway_gateways", "", "Gateways of the root that clients can connect to."
 )
@@ -479,5 +496,8 @@ GATEWAY: Final = (
     GATEWAY_CLOSED,
     GATEWAY_MEMORY,
     GATEWAYS,
+    FETCH_SESSIONS,
+    FETCH_SESSION_PARTITIONS,
+    FETCH_SESSION_EVICTIONS,
 )
 """Metrics of ``spark-log gateway``."""

@@ -99,4 +99,7 @@ class MergeThread:
             try:
                 merge()
             except Exception:
-                _log.exception("a merge has failed")
+                if self._is_closed:  # the process ends, and with it the threads that a merge needs
+                    _log.debug("a merge ended with its process", exc_info=True)
+                else:
+                    _log.exception("a merge has failed")

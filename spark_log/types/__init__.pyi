@@ -33,3 +33,7 @@ from .transactions import HangingTransaction as HangingTransaction
 from .transactions import PartitionProducerState as PartitionProducerState
 from .transactions import TransactionDescription as TransactionDescription
 from .transactions import TransactionListing as TransactionListing
+from .users import ScramCredentialInfo as ScramCredentialInfo
+from .users import ScramMechanism as ScramMechanism
+from .users import UserScramCredentialDeletion as UserScramCredentialDeletion
+from .users import UserScramCredentialUpsertion as UserScramCredentialUpsertion

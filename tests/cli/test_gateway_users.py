@@ -2,7 +2,8 @@
 
 import pytest
 
-from spark_log.gateway.security import Users
+from spark_log.cluster import Cluster
+from spark_log.gateway.security import MetadataUsers, Users, UsersFile
 
 
 def add(shell, name, password, file="users"):
@@ -16,7 +17,7 @@ def test_users_are_added_changed_listed_and_deleted(shell, folder):
     assert add(shell, "bob", "new").status == 0
     assert file.stat().st_mode & 0o777 == 0o600
     assert b"secret" not in file.read_bytes()
-    users = Users(file)
+    users = Users(UsersFile(file))
     assert users.accepts("alice", "secret")
     assert users.accepts("bob", "new")
     assert not users.accepts("bob", "old")
@@ -26,6 +27,35 @@ def test_users_are_added_changed_listed_and_deleted(shell, folder):
     assert users.accepts("alice", "secret")
     assert not users.accepts("bob", "new")
     assert [each.name for each in folder.iterdir() if "users" in each.name] == ["users"]
+
+
+def test_users_of_a_root_are_added_changed_listed_and_deleted(shell, folder):
+    Cluster(folder / "root", create=True).release()
+    store = ("--root", "root")
+    for name, password in (("bob", "old"), ("alice", "secret"), ("bob", "new"), ("a b:", "c")):
+        text = f"{password}\n".encode()
+        assert shell("gateway-users", "add", name, *store, stdin=text).status == 0
+    users = Users(MetadataUsers(Cluster(folder / "root").image))
+    assert users.accepts("alice", "secret")
+    assert users.accepts("bob", "new")
+    assert not users.accepts("bob", "old")
+    listed = shell("gateway-users", "list", *store, "--json")
+    assert listed.document == ["a b:", "alice", "bob"]
+    outcome = shell("gateway-users", "delete", "bob", *store)
+    assert outcome.out == "User bob is deleted from root\n"
+    assert not users.accepts("bob", "new")
+    assert b"secret" not in b"".join(
+        each.read_bytes() for each in (folder / "root").rglob("*") if each.is_file()
+    )
+    for wrong in (
+        shell("gateway-users", "add", "", *store, stdin=b"x"),
+        shell("gateway-users", "add", "eve", *store, stdin=b""),
+        shell("gateway-users", "delete", "bob", *store),
+        shell("gateway-users", "list"),
+    ):
+        assert wrong.status == 2
+        assert wrong.err.count("\n") <= 1
+    assert users.names() == ["a b:", "alice"]
 
 
 def test_comments_stay(shell, folder):

@@ -13,16 +13,17 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class CleanRole:
-    """The role of one cleaner: its name, its properties file, and the path of its notes."""
+    """The role of one cleaner: its properties file, the path of its notes, and its pauses."""
 
     properties: str
     notes: str
+    pause_s: float = _PAUSE_S
 
 
 def clean_until_stopped(role: CleanRole, orders: Connection):
     """Run the command until the other end of the pipe is closed, and note its exit statuses."""
     with Notes(role.notes) as notes:
-        while not orders.poll(_PAUSE_S):
+        while not orders.poll(role.pause_s):
             status, _, error = run("clean", "--all-topics", "--json", "--config", role.properties)
             notes.write(status, error.replace("\n", " "))
 

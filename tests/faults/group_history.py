@@ -92,26 +92,35 @@ class Row:
 
 def committed_rows(store, group_id):
     """Return a group's rows in the order in which they were committed."""
-    found, fence = [], -1
+    return committed_rows_of(store, (group_id,))[group_id]
+
+
+def committed_rows_of(store, group_ids):
+    """Return the rows of several groups, each in the order in which they were committed."""
+    found = {group_id: [] for group_id in group_ids}
+    fences = dict.fromkeys(group_ids, -1)
     log = f"{OFFSETS_TABLE}/_delta_log"
     names = [file.name for file in store.list(log)]
     for name in sorted(each for each in names if each.endswith(".json") and each[0].isdigit()):
         lines = store.open_buffer(f"{log}/{name}").to_pybytes().splitlines()
         actions = [json.loads(line) for line in lines]
         added = [each["add"] for each in actions if "add" in each]
-        fences = {each["txn"]["appId"]: each["txn"]["version"] for each in actions if "txn" in each}
-        fence_before, fence = fence, fences.get(f"{APP_PREFIX}{group_id}", fence)
+        raised = {each["txn"]["appId"]: each["txn"]["version"] for each in actions if "txn" in each}
+        before, fences = (
+            fences,
+            {each: raised.get(f"{APP_PREFIX}{each}", fence) for each, fence in fences.items()},
+        )
         for add in added:
             if not add["dataChange"]:
                 continue
             data = store.open_buffer(f"{OFFSETS_TABLE}/{add['path']}")
             for row in pq.read_table(pa.BufferReader(data)).to_pylist():
-                if row["group"] == group_id:
-                    found.append(
+                if (group_id := row["group"]) in found:
+                    found[group_id].append(
                         Row(
                             int(name.removesuffix(".json")),
-                            fence_before,
-                            fence,
+                            before[group_id],
+                            fences[group_id],
                             row["generation"],
                             row["commit_timestamp"],
                             row["member_id"],
@@ -120,4 +129,6 @@ def committed_rows(store, group_id):
                             row["metadata"],
                         )
                     )
-    return sorted(found, key=lambda row: (row.version, row.generation, row.stamp))
+    for rows in found.values():
+        rows.sort(key=lambda row: (row.version, row.generation, row.stamp))
+    return found

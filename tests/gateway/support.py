@@ -12,8 +12,9 @@ from spark_log import Admin
 from spark_log.admin import share_cluster
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig
-from spark_log.gateway import GatewayServer
+from spark_log.gateway import GatewayServer, new_event_loop
 from spark_log.gateway.protocol import decode_response, encode_request, new_message
+from spark_log.util import SYSTEM_CLOCK
 
 TIMEOUT_S = 30
 
@@ -21,14 +22,15 @@ TIMEOUT_S = 30
 class RunningGateway:
     """A gateway that listens on a free port of 127.0.0.1."""
 
-    def __init__(self, root, *, port=0, handlers=None, **config):
-        self.loop = asyncio.new_event_loop()
+    def __init__(self, root, *, port=0, handlers=None, clock=SYSTEM_CLOCK, **config):
+        self.loop = new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
+        self.clock = clock
         self.cluster = Cluster(root, create=True)
         admin = Admin(root)
         share_cluster(admin, self.cluster)
-        given = {} if handlers is None else {"handlers": handlers}
+        given = {"clock": clock} | ({} if handlers is None else {"handlers": handlers})
 
         async def start():
             self.server = GatewayServer(self.cluster, admin, GatewayConfig.parse(config), **given)

@@ -11,6 +11,7 @@ from spark_log.gateway.protocol import encode_request, message_class, new_messag
 from spark_log.gateway.request import Api
 from spark_log.gateway.requests import HANDLERS, Handler
 from tests.gateway.support import TIMEOUT_S, RawClient, frame, running_gateway
+from tests.waiting import wait_until
 
 _Response = message_class("HeartbeatResponse")
 _Large = message_class("SyncGroupResponse")
@@ -37,6 +38,10 @@ class Held:
             await event.wait()
         return None if request.member_id == "no answer" else _Response(throttle_time_ms=number)
 
+    async def handle_sync(self, gateway, context, request):
+        await self.handle(gateway, context, request)
+        return _Large()
+
     def wait_for(self, numbers):
         with self.changed:
             assert self.changed.wait_for(lambda: self.started == numbers, TIMEOUT_S), self.started
@@ -49,7 +54,12 @@ def held():
 
 @pytest.fixture
 def handlers(held):
-    return {**HANDLERS, 12: Handler(Api(12, "Heartbeat", 0, 4), held.handle)}
+    overlapping = Api(12, "Heartbeat", 0, 4, overlaps=True)
+    return {
+        **HANDLERS,
+        12: Handler(overlapping, held.handle),
+        14: Handler(Api(14, "SyncGroup", 0, 5), held.handle_sync),
+    }
 
 
 @pytest.fixture
@@ -63,7 +73,7 @@ def answer(gateway, held, *numbers):
         gateway.call(held.events[number].set)
 
 
-def test_requests_are_started_in_order_and_overlap_and_answers_keep_the_order(
+def test_requests_that_overlap_are_started_in_order_and_answers_keep_the_order(
     gateway, client, held
 ):
     sent = [client.send("Heartbeat", 4, generation_id=number) for number in range(5)]
@@ -72,6 +82,24 @@ def test_requests_are_started_in_order_and_overlap_and_answers_keep_the_order(
     received = [client.receive() for _ in range(5)]
     assert [found for found, _ in received] == sent
     assert [response.throttle_time_ms for _, response in received] == [0, 1, 2, 3, 4]
+
+
+def test_a_request_that_does_not_overlap_begins_when_those_before_it_have_ended(
+    gateway, client, held
+):
+    apis = ("Heartbeat", "Heartbeat", "SyncGroup", "SyncGroup", "Heartbeat")
+    for number, api in enumerate(apis):
+        client.send(api, 4, generation_id=number)
+    held.wait_for([0, 1, 4])
+    answer(gateway, held, 1)
+    held.wait_for([0, 1, 4])
+    answer(gateway, held, 0)
+    held.wait_for([0, 1, 4, 2])
+    answer(gateway, held, 2)
+    held.wait_for([0, 1, 4, 2, 3])
+    answer(gateway, held, 3, 4)
+    for _ in apis:
+        client.receive()
 
 
 def test_a_request_without_answer_does_not_hold_the_next(gateway, client, held):
@@ -126,6 +154,7 @@ def test_requests_wait_for_memory_and_go_on(tmp_path, handlers, held):
         first.send("Heartbeat", 4, generation_id=0, group_id="g" * 60)
         held.wait_for([0])
         second.send("Heartbeat", 4, generation_id=1, group_id="g" * 60)
+        wait_until(lambda: gateway.call(lambda: gateway.server.memory.has_waiting))
         first.send("Heartbeat", 4, generation_id=2, group_id="g" * 60)
         with gateway.client() as other:
             other.send("ApiVersions", 0)
@@ -166,16 +195,13 @@ def test_an_answer_keeps_its_memory_until_its_client_reads_it(tmp_path):
     with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as slow:
         memory = gateway.server.memory
         slow.send("SyncGroup", 5)
-        while gateway.call(lambda: memory.used_bytes) < size_bytes:
-            pass
+        wait_until(lambda: gateway.call(lambda: memory.used_bytes) >= size_bytes)
         with gateway.client() as other:
             other.send("Heartbeat", 4, group_id="g" * 2000)
-            while not gateway.call(lambda: memory.has_waiting):
-                pass
+            wait_until(lambda: gateway.call(lambda: memory.has_waiting))
             slow.receive_frame()
             other.receive()
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
 
 
 def test_a_client_that_does_not_read_is_closed_if_others_wait_for_its_memory(tmp_path):
@@ -191,15 +217,13 @@ def test_a_client_that_does_not_read_is_closed_if_others_wait_for_its_memory(tmp
     with running_gateway(root, handlers=handlers, **config) as gateway, gateway.client() as slow:
         memory = gateway.server.memory
         slow.send("SyncGroup", 5)
-        while gateway.call(lambda: memory.used_bytes) < size_bytes:
-            pass
+        wait_until(lambda: gateway.call(lambda: memory.used_bytes) >= size_bytes)
         late_s = gateway.loop.time() + 31
         gateway.call(lambda: gateway.server.check_connections(late_s))
         assert gateway.call(lambda: len(gateway.server.connections)) == 1, "nobody waits"
         with gateway.client() as other:
             other.send("Heartbeat", 4, group_id="g" * 2000)
-            while not gateway.call(lambda: memory.has_waiting):
-                pass
+            wait_until(lambda: gateway.call(lambda: memory.has_waiting))
             # Twice: the client's system takes more into its buffer before the first time, perhaps.
             for later_s in (late_s, late_s + 31):
                 gateway.call(lambda later_s=later_s: gateway.server.check_connections(later_s))
@@ -211,8 +235,7 @@ def test_memory_of_a_client_that_left_in_mid_frame_is_given_back(gateway, client
     with gateway.client() as other:
         other.ask("ApiVersions", 0)
     client.socket.close()
-    while gateway.call(lambda: len(gateway.server.connections)):
-        pass
+    wait_until(lambda: not gateway.call(lambda: gateway.server.connections))
     assert gateway.server.memory.used_bytes == 0
 
 
@@ -250,7 +273,7 @@ def test_a_fault_of_a_handler_ends_its_connection_after_the_answers_before_it(
 
 def test_a_request_that_only_waits_ends_with_its_connection_and_others_do_not(tmp_path, held):
     handlers = {
-        12: Handler(Api(12, "Heartbeat", 0, 4, ends_with_connection=True), held.handle),
+        12: Handler(Api(12, "Heartbeat", 0, 4, only_reads=True), held.handle),
         13: Handler(Api(13, "LeaveGroup", 0, 4), _leave),
     }
     with running_gateway(tmp_path / "root", handlers=handlers) as gateway:
@@ -260,8 +283,7 @@ def test_a_request_that_only_waits_ends_with_its_connection_and_others_do_not(tm
         held.wait_for([1])
         assert gateway.call(lambda: gateway.server.memory.used_bytes) > 0
         client.socket.close()
-        while gateway.call(lambda: gateway.server.memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: gateway.server.memory.used_bytes))
         assert gateway.call(lambda: len(gateway.server.connections)) == 0
 
 
@@ -308,8 +330,7 @@ def test_stopping_answers_what_was_received_and_accepts_nothing_more(tmp_path, h
         held.wait_for([7])
         stopping = threading.Thread(target=gateway.run, args=(gateway.server.stop(),))
         stopping.start()
-        while gateway.server.is_listening:
-            pass
+        wait_until(lambda: not gateway.server.is_listening)
         with pytest.raises(ConnectionError):
             RawClient(gateway.host, gateway.port).ask("ApiVersions", 0)
         answer(gateway, held, 7)

@@ -3,12 +3,12 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
 from spark_log import Admin, ConfigResource, Consumer, NewTopic, Producer, TopicPartition
 from tests.gateway.processes import gateway_processes
+from tests.waiting import wait_until
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 AdminClient = pytest.importorskip("confluent_kafka.admin").AdminClient
@@ -84,13 +84,6 @@ class GroupConsumer:
     def stop(self):
         self._stopping.set()
         self._thread.join(TIMEOUT_S)
-
-
-def wait_until(holds):
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not holds():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def send(root, numbers):

@@ -3,7 +3,10 @@
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.metrics import collector_of, new_registry, scrape_text
+from tests.gateway.data_client import fetch_fields
+from tests.gateway.support import running_gateway
 from tests.metrics.support import samples
+from tests.waiting import wait_until
 
 _Topic = message_class("MetadataRequest").MetadataRequestTopic
 
@@ -34,10 +37,21 @@ def test_connections_memory_and_gateways_are_counted(gateway, client):
     with gateway.client() as hostile:
         hostile.send_bytes(b"GET / HTTP/1.1\r\n\r\n")
         assert hostile.is_closed()
-    while gateway.call(lambda: len(gateway.server.connections)) > 1:
-        pass
+    wait_until(lambda: gateway.call(lambda: len(gateway.server.connections)) <= 1)
     found = scrape(gateway)
     assert found["kafka_server_socket_server_metrics_connection_count",] == 1
     assert found["spark_log_gateway_connections_closed_total",] == 1
     assert found["spark_log_gateway_request_memory_bytes",] == 0
     assert found["spark_log_gateway_gateways",] == 1
+
+
+def test_fetch_sessions_their_partitions_and_evictions_are_counted(tmp_path):
+    settings = {"max.incremental.fetch.session.cache.slots": 1}
+    with running_gateway(tmp_path / "root", **settings) as gateway, gateway.client() as client:
+        for _ in range(2):
+            client.ask("Fetch", 11, **fetch_fields({0: 0, 1: 0}, session_epoch=0))
+        name = "kafka_server_fetchsessioncache_"
+        found = scrape(gateway)
+        assert found[f"{name}num_incremental_fetch_sessions",] == 1
+        assert found[f"{name}num_incremental_fetch_partitions_cached",] == 2
+        assert found[f"{name}incremental_fetch_session_evictions_total",] == 0

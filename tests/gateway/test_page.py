@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from spark_log.cluster import Cluster
 from tests.cli.support import COMMAND, environment
 from tests.docs.blocks import block
-from tests.gateway.security.test_tls import write_certificate
+from tests.gateway.security.certificates import write_certificate
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +22,9 @@ def folder(tmp_path, monkeypatch):
 
 
 @contextmanager
-def served(line, port="127.0.0.1:0"):
-    """Run the gateway of a line on a free port; yield that port."""
-    argv = shlex.split(line.replace("127.0.0.1:9092", port))
+def served(line, listen="127.0.0.1:0", shown="127.0.0.1:9092"):
+    """Run the gateway of a line, which listens elsewhere; yield its first line and its port."""
+    argv = shlex.split(line.replace(shown, listen))
     assert argv[:2] == ["spark-log", "gateway"]
     with subprocess.Popen(
         [*COMMAND, *argv[1:]],
@@ -66,9 +67,12 @@ def test_users_and_encryption(folder):
     authority = write_certificate(folder / "ca.pem", "ca")
     os.replace(folder / "ca.crt", folder / "ca.pem")
     write_certificate(folder / "server.pem", "localhost", authority)
+    Cluster(folder / "log", create=True).release()
     run(block("docs/gateway.md", "gateway-users add"))
     (folder / "gateway.properties").write_text(block("docs/gateway.md", "sasl.users.file=users"))
-    line = block("docs/gateway.md", "--gateway-config").strip() + " --create --listen localhost:0"
+    line = block("docs/gateway.md", "--gateway-config").strip() + " --listen localhost:0"
     with served(line) as (_, port):
         script = block("docs/gateway.md", "import AdminClient").replace("9092", port)
+        script += block("docs/gateway.md", "UserScramCredentialUpsertion")
         subprocess.run([sys.executable, "-c", script], check=True)
+    assert run("spark-log gateway-users list --root log").split() == ["alice", "bob"]

@@ -1,13 +1,26 @@
 """A topic with replicas, through a gateway."""
 
+import threading
+
 import pytest
 
 from spark_log import Admin, NewTopic
+from spark_log.errors import StorageError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
-from tests.gateway.data_client import TOPIC, batches_of, client_batch, fetch, produce, rows_of
-from tests.gateway.support import running_gateway
+from spark_log.log import PartitionLog
+from tests.gateway.data_client import (
+    TOPIC,
+    batches_of,
+    client_batch,
+    fetch,
+    produce,
+    produce_fields,
+    rows_of,
+)
+from tests.gateway.support import TIMEOUT_S, running_gateway
 from tests.record.samples import numbered
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -95,3 +108,88 @@ def test_tells_clients_of_other_leader_epochs(client, admin, gateway):
         ErrorCode.FENCED_LEADER_EPOCH
     )
     assert end_of_epoch(client, epoch + 1) == (0, -1, -1)
+
+
+class HeldCatchUp:
+    """The copying to the other replicas after ``acks=1``, which begins when a test says so."""
+
+    def __init__(self, monkeypatch):
+        self.may_begin = threading.Event()
+        self.error = None
+        self.calls = 0
+        catch_up = PartitionLog.catch_up
+
+        def held(log):
+            self.calls += 1
+            assert self.may_begin.wait(TIMEOUT_S)
+            if self.error is not None:
+                raise self.error
+            catch_up(log)
+
+        monkeypatch.setattr(PartitionLog, "catch_up", held)
+
+
+@pytest.fixture
+def held(monkeypatch):
+    return HeldCatchUp(monkeypatch)
+
+
+def test_with_acks_1_the_answer_comes_when_the_leader_has_it_and_readers_wait_for_all(
+    client, gateway, held
+):
+    with gateway.client() as reader:
+        assert values(reader) == []
+        assert produce(client, client_batch(0, 2), acks=1).base_offset == 0
+        assert values(reader) == []
+        held.may_begin.set()
+        wait_until(lambda: values(reader))
+        assert values(reader) == ["record:0", "record:1"]
+        assert produce(client, client_batch(2, 2), acks=-1).base_offset == 2
+        assert values(reader, 2) == ["record:2", "record:3"]
+    assert held.calls == 1
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_the_other_replicas_did_not_get_comes_with_the_next_append(client, held, acks):
+    held.may_begin.set()
+    held.error = StorageError("a replica does not answer")
+    assert produce(client, client_batch(0, 2), acks=1).base_offset == 0
+    assert values(client) == []
+    held.error = None
+    assert produce(client, client_batch(2, 2), acks=acks).base_offset == 2
+    wait_until(lambda: len(values(client)) >= 4)
+    assert values(client) == [f"record:{number}" for number in range(4)]
+
+
+def test_a_record_of_acks_1_that_is_lost_with_its_leader_is_shown_to_nobody(
+    client, gateway, admin, held
+):
+    produce(client, client_batch(0, 1))
+    assert produce(client, client_batch(7, 1), acks=1).base_offset == 1
+    wait_until(lambda: held.calls)
+    leader = gateway.cluster.topic(TOPIC).partitions[0].leader
+    admin.fence_broker(leader)  # before the others have it
+    log = gateway.cluster.partition_log(gateway.cluster.topic(TOPIC), 0)
+    log.append(numbered(1, 1))  # the offset is given again
+    held.may_begin.set()
+    last = produce(client, client_batch(2, 1))
+    found, offset = [], 0
+    while offset <= last.base_offset:
+        fetched = fetch(client, offset)
+        found += [value for _, value in rows_of(fetched)]
+        offset = batches_of(fetched)[-1].last_offset + 1
+    assert found == [f"record:{number}" for number in range(3)]
+
+
+def test_a_batch_with_acks_1_waits_with_one_that_waits_for_all(client, gateway, held):
+    """They share one put."""
+    with gateway.client() as first:
+        first.send("Produce", 9, **produce_fields(client_batch(0, 1), acks=1))
+        wait_until(lambda: held.calls)
+        for number, acks in ((1, 1), (2, -1)):
+            client.send("Produce", 9, **produce_fields(client_batch(number, 1), acks=acks))
+        held.may_begin.set()
+        for _ in range(2):
+            client.receive()
+        assert values(client) == [f"record:{number}" for number in range(3)]
+    assert held.calls == 1

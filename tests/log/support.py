@@ -58,10 +58,10 @@ class RetentionAt(PartitionCleaner):
         super().__init__(log)
         self._at_us = at_us
 
-    def _breach(self, segments):
+    def _breach(self, segments, view):
         now_us, self._now_us = self._now_us, self._at_us
         try:
-            return super()._breach(segments)
+            return super()._breach(segments, view)
         finally:
             self._now_us = now_us
 

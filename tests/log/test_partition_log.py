@@ -11,6 +11,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import (
+    BatchAppend,
     DivergedReplicaError,
     LogAppendInfo,
 )
@@ -139,6 +140,16 @@ class TestAppend:
         process.log.append_segment(writer.finish(), acks=1)
         writer.discard()
         assert process.end_offsets() == [3, 0, 0]
+        process.log.catch_up()
+        assert process.end_offsets() == [3, 3, 3]
+
+    @pytest.mark.parametrize("acks", [1, -1])
+    def test_of_several_producers_with_acks_1_returns_when_the_leader_has_it(self, acks):
+        process = Cluster().process()
+        batches = [BatchAppend(numbered(0, 2), idempotent(0)), BatchAppend(numbered(2, 1), None)]
+        results = process.log.append_batches(batches, acks=acks)
+        assert [each.base_offset for each in results] == [0, 2]
+        assert process.end_offsets() == ([3, 0, 0] if acks == 1 else [3, 3, 3])
         process.log.catch_up()
         assert process.end_offsets() == [3, 3, 3]
 

@@ -19,8 +19,10 @@ from spark_log.metadata.records import (
     RegisterBrokerRecord,
     RegisterControllerRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     from_json,
 )
 
@@ -96,6 +98,23 @@ AT_REST = [
         FeatureLevelRecord(name="table.version", feature_level=1, release="0.4.0"),
         '{"type":"FeatureLevelRecord","version":0,"data":{"name":"table.version",'
         '"featureLevel":1,"release":"0.4.0"}}',
+    ),
+    (
+        UserScramCredentialRecord(
+            name="alice",
+            mechanism=1,
+            salt=b"salt",
+            stored_key=b"\0\xff",
+            server_key=b"key",
+            iterations=4096,
+        ),
+        '{"type":"UserScramCredentialRecord","version":0,"data":{"name":"alice","mechanism":1,'
+        '"salt":"c2FsdA==","storedKey":"AP8=","serverKey":"a2V5","iterations":4096}}',
+    ),
+    (
+        RemoveUserScramCredentialRecord(name="alice", mechanism=2),
+        '{"type":"RemoveUserScramCredentialRecord","version":0,'
+        '"data":{"name":"alice","mechanism":2}}',
     ),
     (
         RemoveTopicRecord(topic_id="id"),

@@ -15,10 +15,14 @@ from tests.simulation.batches.rules import BATCHES_RULES, REPLICATED_BATCHES_RUL
 from tests.simulation.batches.simulation import BatchesSimulation
 from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
+from tests.simulation.consumer_protocol.rules import CONSUMER_PROTOCOL_RULES
+from tests.simulation.consumer_protocol.simulation import ConsumerProtocolSimulation
 from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
 from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
 from tests.simulation.gateway_groups.simulation import GatewayGroupSimulation
+from tests.simulation.gateway_transactions.rules import GATEWAY_TRANSACTIONS_RULES
+from tests.simulation.gateway_transactions.simulation import GatewayTransactionsSimulation
 from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.log.rules import RULES
@@ -83,6 +87,12 @@ SUBJECTS: Final = {
     "log": Subject(LogSimulation, RULES, "records"),
     "groups": Subject(GroupSimulation, GROUP_RULES, "generations"),
     "gateway-groups": Subject(GatewayGroupSimulation, GATEWAY_GROUP_RULES, "generations"),
+    "consumer-protocol": Subject(
+        ConsumerProtocolSimulation, CONSUMER_PROTOCOL_RULES, "generations"
+    ),
+    "gateway-transactions": Subject(
+        GatewayTransactionsSimulation, GATEWAY_TRANSACTIONS_RULES, "transactions"
+    ),
     "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
     "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
     "deletion": Subject(DeletionSimulation, DELETION_RULES, "topics"),
@@ -98,10 +108,11 @@ SUBJECTS: Final = {
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
-"""By name: a partition's log, a consumer group, a group of Kafka's clients, a compacted log, the
-table of committed offsets, the deletion of topics, a quorum of roots, transactions, transactions of
-clients that keep their identity, a replicated partition, a topic's table, group commit in a log and
-in a replicated partition, and a log and a compacted log with Parquet segments."""
+"""By name: a partition's log, a consumer group, groups of Kafka's clients with the classic and with
+the consumer protocol, offsets that these commit with transactions, a compacted log, the table of
+committed offsets, the deletion of topics, a quorum of roots, transactions, transactions of clients
+that keep their identity, a replicated partition, a topic's table, group commit in a log and in a
+replicated partition, and a log and a compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class Actor:
         is_mortal: whether its steps may crash.
         clock_rate: speed of its monotonic clock; 1.0 is exact.
         is_done: whether its work is finished.
+        is_crashing: whether its process dies, and its stack unwinds.
+        pauses: number of times that it has let other actors run.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Actor:
         self.clock_rate = clock_rate
         self.is_done = False
         self.is_crashing = False
+        self.pauses = 0
         self._scheduler = scheduler
         self._run = run
         self.coroutine = greenlet(self._live)
@@ -113,11 +116,12 @@ class Scheduler:
 
     def spawn(
         self, name: str, run: Callable[[], None], *, is_mortal: bool, clock_rate: float = 1.0
-    ) -> None:
+    ) -> Actor:
         """Add an actor. ``run`` is called again after each crash, until it returns."""
         actor = Actor(self, name, run, is_mortal=is_mortal, clock_rate=clock_rate)
         self.actors.append(actor)
         self.after(self.random.random(), lambda: self._resume(actor))
+        return actor
 
     def spawn_mortal(self, name: str, run: Callable[[], None]) -> None:
         """Add an actor that may crash, and whose monotonic clock is up to 10 % fast or slow."""
@@ -138,7 +142,8 @@ class Scheduler:
         if actor is None:
             return
         if not actor.is_crashing:
-            self.after(duration_ms, lambda: self._resume(actor))
+            actor.pauses = pause = actor.pauses + 1
+            self.after(duration_ms, lambda: self._resume(actor, pause))
             self._current = None
             self._hub.switch()
             self._current = actor
@@ -149,6 +154,11 @@ class Scheduler:
             # Also for calls while the stack unwinds: a dead process does nothing.
             actor.is_crashing = True
             raise Crash
+
+    def wake(self, actor: Actor) -> None:
+        """Resume an actor before the time that it lets pass is over; it has to expect that."""
+        pause = actor.pauses
+        self.after(0.0, lambda: self._resume(actor, pause))
 
     def run(self, is_over: Callable[[], bool]) -> None:
         """Take steps until none is left, or until ``is_over`` returns True before a step."""
@@ -171,8 +181,8 @@ class Scheduler:
         name = "" if self._current is None else self._current.name
         self.trace.append(TraceEntry(self.steps, self.now_ms, name, text))
 
-    def _resume(self, actor: Actor) -> None:
-        if actor.coroutine.dead:
+    def _resume(self, actor: Actor, pause: int | None = None) -> None:
+        if actor.coroutine.dead or pause not in (None, actor.pauses):
             return
         self._current = actor
         try:

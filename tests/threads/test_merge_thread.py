@@ -117,6 +117,24 @@ def test_an_unexpected_error_ends_no_later_merge(caplog):
     thread.close(60)
 
 
+def test_a_merge_that_ends_with_its_process_is_no_error(caplog):
+    """While a process ends, no thread can be started: a merge that runs then fails."""
+    thread, begun, is_over = MergeThread("ending-merges"), threading.Event(), threading.Event()
+
+    def merge():
+        begun.set()
+        is_over.wait()
+        raise RuntimeError("cannot schedule new futures after interpreter shutdown")
+
+    with caplog.at_level(logging.ERROR):
+        thread.submit(merge)
+        begun.wait()
+        thread.close(0)
+        is_over.set()
+        thread.close(60)
+    assert not caplog.records
+
+
 def test_a_producer_merges_on_its_thread_and_ends_it_at_close(tmp_path):
     root = str(tmp_path)
     with Admin(root) as admin:

@@ -12,9 +12,10 @@ from spark_log.cli.format import print_note
 from spark_log.errors import InvalidConfigurationError, nearest
 
 _SECRETS: Final = re.compile(
-    r"(?i)secret|passw|token|credential|connection_?string|(account|private|ssl)[._]?key|sas(_|$)|jaas"
+    r"(?i)secret|passw|token|credential|connection_?string|(account|private)[._]?key|sas(_|$)|jaas"
+    r"|ssl[._]?key(?!(store)?[._]location)"
 )
-"""Names of options of file systems and of librdkafka whose values are secrets."""
+"""Names of options of file systems, of librdkafka and of gateways whose values are secrets."""
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -185,22 +185,28 @@ def _reassign(
 def _take_step(
     members: Mapping[str, Member], target: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, Member]:
-    """Take a step towards the target.
+    """Take a step towards the target."""
+    return withhold_revoked(members, reconcile(members, target))
+
+
+def withhold_revoked(
+    before: Mapping[str, Member], after: Mapping[str, Member]
+) -> dict[str, Member]:
+    """Return the members after a step, without partitions that they had to revoke before it.
 
     A member that was told to revoke a partition gets it again only after it has released it: its
     commits of before are then refused.
     """
-    after = reconcile(members, target)
-    for name, member in members.items():
-        if again := member.revoking & after[name].owned:
-            step = after[name]
-            after[name] = replace(
+    found = dict(after)
+    for name, step in after.items():
+        if again := before[name].revoking & step.owned:
+            found[name] = replace(
                 step,
                 owned=step.owned - again,
                 revoking=step.revoking | again,
                 pending=step.pending | again,
             )
-    return after
+    return found
 
 
 def _resolved(

@@ -161,6 +161,8 @@ class HeartbeatWriter:
     Attributes:
         interval_ms: the time between two heartbeats.
         due_ms: the monotonic time of the next one.
+        shown_ms: the monotonic time before the last one that was written, from which on others
+            may have seen it.
         counts: the counts of the heartbeats that were written.
     """
 
@@ -176,7 +178,7 @@ class HeartbeatWriter:
             interval_ms: ``heartbeat.interval.ms``.
         """
         self.interval_ms = interval_ms
-        self.due_ms = -math.inf
+        self.due_ms = self.shown_ms = -math.inf
         self.counts = HeartbeatCounts()
         self._heartbeats = heartbeats
         self._owner = owner
@@ -194,8 +196,9 @@ class HeartbeatWriter:
         Raises:
             StorageError: it may not have been written.
         """
+        began_ms = self._clock.monotonic_ms()
         self._heartbeats.beat(member_id, 1, join)
-        self._count = 1
+        self._count, self.shown_ms = 1, began_ms
         self.due_ms = self._clock.monotonic_ms() + self.interval_ms
         self.counts.on_heartbeat(self._clock.monotonic_ms())
 
@@ -220,6 +223,7 @@ class HeartbeatWriter:
             self.due_ms = now_ms + self.interval_ms / _RETRIES_PER_INTERVAL
         else:
             self._is_failing = False
+            self.shown_ms = now_ms
             self.due_ms = now_ms + self.interval_ms
             self.counts.on_heartbeat(now_ms)
 

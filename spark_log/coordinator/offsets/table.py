@@ -113,6 +113,7 @@ class OffsetsTable:
         member_id: str = "",
         timeout_s: float | None = None,
         topic_ids: Mapping[str, str] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets, all of them or none; durable on return.
 
@@ -125,6 +126,8 @@ class OffsetsTable:
             timeout_s: the maximum time of retries after other commits won the race; None for a
                 minute.
             topic_ids: topic → the id of the topic that was read, if the caller knows it.
+            check: called before each try, also after other commits won the race; raises a
+                `SparkLogError` to refuse the commit.
 
         Raises:
             UnknownTopicOrPartitionError: a topic does not exist, or was created again; nothing was
@@ -150,6 +153,8 @@ class OffsetsTable:
             rows = self._rows(offsets, topic_ids or {}, known)
 
         def decide(_: CommittedOffsets) -> tuple[Row, ...]:
+            if check is not None:
+                check()
             image = read_image()
             return rows if image is known else self._rows(offsets, topic_ids or {}, image)
 

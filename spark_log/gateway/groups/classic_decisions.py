@@ -238,13 +238,11 @@ def leave(
 def check_commit(state: GroupState, identity: MemberIdentity, generation: int) -> GroupError:
     """Return why a member may not commit offsets; NONE if it may.
 
-    Without generation and member (a client that assigns partitions itself) it may if the group is
-    empty.
+    As in Kafka a client that assigns partitions itself, which has no generation, may if the group
+    is empty. It may have an id: clients of the consumer protocol make theirs when they start.
     """
-    is_simple = generation < 0 and not identity.member_id and identity.instance_id is None
-    if is_simple:
-        is_empty = state.classic.state == EMPTY
-        return GroupError.NONE if is_empty else GroupError.UNKNOWN_MEMBER_ID
+    if generation < 0 and state.classic.state == EMPTY:
+        return GroupError.NONE
     error = _member_error(state.classic.members, identity)
     if error is GroupError.NONE and generation != state.generation:
         return GroupError.ILLEGAL_GENERATION

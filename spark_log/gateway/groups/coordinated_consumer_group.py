@@ -80,7 +80,7 @@ class CoordinatedConsumerGroup:
                 raise ForeignMembersError(self.group_id)
             group = replace(group, classic=None, consumer=ConsumerGroup())
         if group.members and self._fence < group.generation:
-            self._raise_fence(group.generation)
+            self._fence_loaded(group.generation)
         _log.debug(
             "group %s: loaded generation %d of the consumer protocol with %d members",
             self.group_id,
@@ -139,17 +139,35 @@ class CoordinatedConsumerGroup:
         self._check(self._log.state, known)
 
     def commit(
-        self, known: Group, member_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        known: Group,
+        member_id: str,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets of a member in the group's generation; durable on return.
 
         Any thread may call this at any time: it does not use the group's log.
 
+        Args:
+            known: the group.
+            member_id: the member's id.
+            offsets: the offsets.
+            check: called before each try to commit; raises if this gateway does not coordinate the
+                group any more.
+
         Raises:
+            CommitFailedError: other commits kept coming first, or ``check`` refused.
             IllegalGenerationError: a higher generation has taken partitions from a member.
             SparkLogError: See `OffsetsTable.commit`.
         """
-        self._table.commit(self.group_id, offsets, generation=known.generation, member_id=member_id)
+        self._table.commit(
+            self.group_id,
+            offsets,
+            generation=known.generation,
+            member_id=member_id,
+            check=check,
+        )
 
     def _check(self, group: Group, known: Group) -> None:
         if group.generation != known.generation:
@@ -161,6 +179,10 @@ class CoordinatedConsumerGroup:
                 known.generation,
             )
             raise GroupLostError(self.group_id)
+
+    def _fence_loaded(self, generation: int) -> None:
+        """Raise the fence: the coordinator before this one may have died before it did."""
+        self._raise_fence(generation)
 
     def _raise_fence(self, generation: int) -> None:
         try:

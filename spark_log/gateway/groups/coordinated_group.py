@@ -52,6 +52,7 @@ class FencedOffsets(Protocol):
         *,
         generation: int = 0,
         member_id: str = "",
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets and raise the fence to this generation, atomically."""
 
@@ -155,18 +156,33 @@ class CoordinatedGroup:
         state: GroupState,
         member_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets of a member in the group's generation; durable on return.
 
         Any thread may call this at any time: it does not use the group's log.
 
+        Args:
+            state: the group.
+            member_id: the member's id.
+            offsets: the offsets.
+            check: called before each try to commit; raises if this gateway does not coordinate the
+                group any more.
+
         Raises:
-            IllegalGenerationError: a higher generation has started. `check` tells whether another
-                gateway began it.
+            CommitFailedError: other commits kept coming first, or ``check`` refused.
+            IllegalGenerationError: a higher generation has started. `CoordinatedGroup.check` tells
+                whether another gateway began it.
             UnknownOutcomeError: the offsets may be committed; it is safe to commit them again.
             SparkLogError: See `OffsetsTable.commit`.
         """
-        self._table.commit(self.group_id, offsets, generation=state.generation, member_id=member_id)
+        self._table.commit(
+            self.group_id,
+            offsets,
+            generation=state.generation,
+            member_id=member_id,
+            check=check,
+        )
 
     def _check(self, group: Group, known: Group) -> None:
         if (group.classic, group.generation) != (known.classic, known.generation):

@@ -34,7 +34,12 @@ from spark_log.gateway.groups.group_state import (
     Timer,
     Token,
 )
-from spark_log.gateway.groups.moved_groups import MovedGroups
+from spark_log.gateway.groups.group_timers import (
+    CallLater,
+    CancelTimer,
+    GroupTimers,
+    TimerKey,
+)
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import random_id
 
@@ -59,17 +64,6 @@ class RunBlocking(Protocol):
         """Return the result of the call."""
 
 
-class CancelTimer(Protocol):
-    """A timer that was set."""
-
-    def cancel(self) -> None:
-        """End the timer."""
-
-
-CallLater = Callable[[float, Callable[[], object]], CancelTimer]
-"""Sets a timer: seconds, and the function that is called then; as ``loop.call_later``."""
-
-
 class GroupRefusedError(Exception):
     """A group cannot be used here.
 
@@ -92,15 +86,15 @@ class _Entry:
         state: the group; None before it is loaded, and after it was lost.
         lock: held during an event.
         waiting: the requests that wait for an answer.
-        timers: the timers that are set.
+        timers: its timers.
     """
 
     group: CoordinatedGroup
+    timers: GroupTimers = field(init=False)
     limits: GroupLimits | None = None
     state: GroupState | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: dict[Token, asyncio.Future[Any]] = field(default_factory=dict)
-    timers: dict[tuple[str, str], CancelTimer] = field(default_factory=dict)
 
 
 class GroupCoordinators:
@@ -126,14 +120,15 @@ class GroupCoordinators:
         Args:
             cluster: the opened root.
             run_blocking: runs calls that read or write the log.
-            is_coordinator: whether clients are sent to this gateway for a group.
+            is_coordinator: whether clients are sent to this gateway for a group; called on any
+                thread.
             finalize_feature: called before the first record of Kafka's clients in a root; blocks.
             call_later: sets a timer; by default the event loop's.
             new_id: the function that returns the unique part of member ids.
         """
         self._cluster = cluster
         self._run_blocking = run_blocking
-        self._moved = MovedGroups(is_coordinator)
+        self._is_coordinator = is_coordinator
         self._finalize_feature = finalize_feature
         self._call_later = call_later
         self._new_id = new_id
@@ -238,7 +233,8 @@ class GroupCoordinators:
         except IllegalGenerationError:
             error = GroupError.ILLEGAL_GENERATION
         except CommitFailedError:
-            # It has members since, or other commits kept coming first: the client asks again.
+            # It has members since, or other commits kept coming first, or this gateway has stood
+            # still meanwhile: the client asks again.
             error = GroupError.COORDINATOR_NOT_AVAILABLE
         return error
 
@@ -256,7 +252,8 @@ class GroupCoordinators:
             return
         member_id = classic_decisions.member_id_of(state, identity)
         try:
-            await self._run_blocking(entry.group.commit, state, member_id, offsets)
+            check = partial(check_coordinator, self._is_coordinator, group_id)
+            await self._run_blocking(entry.group.commit, state, member_id, offsets, check)
         except IllegalGenerationError:
             async with entry.lock:
                 if not await self._is_current(group_id, entry):
@@ -352,15 +349,21 @@ class GroupCoordinators:
         return self._entries.get(group_id, entry), found[-1]
 
     def _entry(self, group_id: str) -> _Entry:
-        if self._is_closed or group_id in self._moved:
-            raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry = self._entries.get(group_id)
+        if self._is_closed or not self._is_coordinator(group_id):
+            if entry is not None:
+                self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
+            raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         if entry is None:
-            log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
-            finalize = self._finalize_feature
-            group = CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
-            entry = self._entries[group_id] = _Entry(group)
+            entry = self._entries[group_id] = _Entry(self._open_group(group_id))
+            expire = partial(self._expire, group_id, entry)
+            entry.timers = GroupTimers(expire, self._call_later, self._tasks)
         return entry
+
+    def _open_group(self, group_id: str) -> CoordinatedGroup:
+        log = GroupLog(self._cluster.store, group_id, self._cluster.clock)
+        finalize = self._finalize_feature
+        return CoordinatedGroup(log, self._table, group_id, finalize_feature=finalize)
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         if entry.state is not None:
@@ -383,8 +386,8 @@ class GroupCoordinators:
         if self._is_closed:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry.state = decision.state
-        self._set_timers(group_id, entry, decision.timers)
-        self._set_timers(group_id, entry, (Timer(_CHECK, CHECK_INTERVAL_MS),))
+        _set_timers(entry, decision.timers)
+        entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
     def _read(self, entry: _Entry) -> tuple[Decision, GroupLimits]:
         config = self._cluster.image().cluster_config()
@@ -402,7 +405,7 @@ class GroupCoordinators:
             future = entry.waiting.pop(token, None)
             if future is not None and not future.done():
                 future.set_result(answer)
-        self._set_timers(group_id, entry, decision.timers)
+        _set_timers(entry, decision.timers)
         state = decision.state
         if not state.classic.members and not state.pending and not entry.waiting:
             self._lose(group_id, entry, GroupError.NOT_COORDINATOR)  # nothing to remember
@@ -412,9 +415,7 @@ class GroupCoordinators:
         if self._entries.get(group_id) is entry:
             del self._entries[group_id]
         entry.state = None
-        for timer in entry.timers.values():
-            timer.cancel()
-        entry.timers.clear()
+        entry.timers.end_all()
         waiting, entry.waiting = entry.waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -422,41 +423,16 @@ class GroupCoordinators:
 
     # --- timers ----------------------------------------------------------------------------------
 
-    def _set_timers(self, group_id: str, entry: _Entry, timers: Sequence[Timer]) -> None:
-        call_later = self._call_later or asyncio.get_running_loop().call_later
-        for timer in timers:
-            before = entry.timers.pop(timer.key, None)
-            if before is not None:
-                before.cancel()
-            if timer.delay_ms is not None:
-                expire = partial(self._begin_expiry, group_id, entry, timer.key)
-                entry.timers[timer.key] = call_later(timer.delay_ms / 1000, expire)
-
-    def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
-        timer = entry.timers.get(key)
-        if timer is None or self._entries.get(group_id) is not entry:
-            return
-        task = asyncio.get_running_loop().create_task(self._expire(group_id, entry, key, timer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _expire(
-        self, group_id: str, entry: _Entry, key: tuple[str, str], timer: CancelTimer
+        self, group_id: str, entry: _Entry, key: TimerKey, timer: CancelTimer
     ) -> None:
         if key == _CHECK:
             await self._check(group_id, entry)
             return
-        if key[0] == "session" and self._moved.is_sent_elsewhere(group_id):
-            async with entry.lock:
-                if entry.timers.get(key) is timer:
-                    self._moved.add(group_id)
-                    self._lose(group_id, entry, GroupError.NOT_COORDINATOR)
-            return
 
         def decide(state: GroupState, limits: GroupLimits) -> Decision:
-            if entry.timers.get(key) is not timer:
+            if not entry.timers.take(key, timer):
                 return Decision(state)  # a heartbeat or a join came first
-            del entry.timers[key]
             if key[0] == "session":
                 _log.info("group %s: %s sent no heartbeat, and expires", group_id, key[1])
             return classic_decisions.expire(state, key, limits)
@@ -469,7 +445,7 @@ class GroupCoordinators:
     async def _check(self, group_id: str, entry: _Entry) -> None:
         async with entry.lock:
             if await self._is_current(group_id, entry):
-                self._set_timers(group_id, entry, (Timer(_CHECK, CHECK_INTERVAL_MS),))
+                entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
     async def _is_current(self, group_id: str, entry: _Entry) -> bool:
         """Return whether this gateway still coordinates a group, whose lock the caller holds."""
@@ -485,3 +461,25 @@ class GroupCoordinators:
             self._lose(group_id, entry, GroupError.COORDINATOR_NOT_AVAILABLE)
             raise
         return self._entries.get(group_id) is entry
+
+
+def check_coordinator(is_coordinator: Callable[[str], bool], group_id: str) -> None:
+    """Raise if clients are not sent to this gateway for a group, or it cannot know that.
+
+    Raises:
+        CommitFailedError: another gateway may coordinate the group, and may have committed later
+            offsets of the same member. Its client asks again.
+    """
+    if not is_coordinator(group_id):
+        raise CommitFailedError(
+            f"offsets of group {group_id!r} were not committed: another gateway may coordinate the "
+            f"group; find the coordinator again"
+        )
+
+
+def _set_timers(entry: _Entry, timers: Sequence[Timer]) -> None:
+    for timer in timers:
+        if timer.delay_ms is None:
+            entry.timers.end(timer.key)
+        else:
+            entry.timers.set(timer.key, timer.delay_ms)

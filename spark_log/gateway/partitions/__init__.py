@@ -4,7 +4,7 @@
 - `append_queue`: all batches that wait while a put is in flight become one append.
 - `produced_batch`: a client's batch, and its conversion; `tail_cache`: the newest ones, to be read.
 - `partition_logs`: the logs of one partition, for threads; `log_cursor`: a read that continues.
-- `tail_watch`: probes for the appends of others, while a fetch waits.
+- `waiting_fetch`: a fetch that waits; `tail_watch`: probes for the appends of others meanwhile.
 - `client_quotas`: the quotas of clients.
 """
 

@@ -3,3 +3,5 @@ from .partition import GatewayPartition as GatewayPartition
 from .partitions import Partitions as Partitions
 from .produced_batch import ProducedBatch as ProducedBatch
 from .produced_batch import ProduceResult as ProduceResult
+from .tail_watch import TailWatch as TailWatch
+from .waiting_fetch import WaitingFetch as WaitingFetch

@@ -14,6 +14,9 @@ MAX_GROUP_BYTES = 33_554_432
 Append = Callable[[Sequence[ProducedBatch]], Awaitable[None]]
 """Appends batches, and sets the result of each."""
 
+Settle = Callable[[], Awaitable[None]]
+"""Does what is left to do after an append whose batches were answered; raises nothing."""
+
 
 class AppendQueue:
     """The batches that wait for one partition; for one event loop.
@@ -24,9 +27,15 @@ class AppendQueue:
     id wait behind it.
     """
 
-    def __init__(self, append: Append) -> None:
-        """Return an empty queue."""
+    def __init__(self, append: Append, settle: Settle) -> None:
+        """Return an empty queue.
+
+        Args:
+            append: appends batches.
+            settle: called after each append, before the next one.
+        """
         self._append = append
+        self._settle = settle
         self._waiting: deque[tuple[ProducedBatch, asyncio.Future[ProduceResult]]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -68,6 +77,7 @@ class AppendQueue:
                     if not future.done():  # its connection was closed meanwhile
                         assert produced.result is not None
                         future.set_result(produced.result)
+                await self._settle()
         finally:
             self._task = None
 

@@ -8,12 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_log.gateway.record_batches import BatchTarget, control_batch, from_arrow
+from spark_log.gateway.record_batches import (
+    HEADER_BYTES,
+    BatchTarget,
+    control_batch,
+    encoded_sizes,
+    from_arrow,
+)
 from spark_log.log import IsolationLevel, LogBatch, PartitionLog
 from spark_log.record import EndTransactionMarker
 
 PIECE_BYTES = 1_048_576
-"""Approximate size of the batches that large Arrow batches are cut into."""
+"""Largest size of the batches that large Arrow batches are cut into, but for a larger record."""
+
+_SKIP_BYTES = HEADER_BYTES + 21
+"""Largest size of a control batch."""
+
+_MAX_OFFSET_DELTA = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -34,10 +45,12 @@ class _Piece:
 class LogCursor:
     """Reads on from an offset. For one thread at a time.
 
-    Offsets without a record that a client gets (control batches, aborted batches, records that a
-    compaction removed) lie between two batches, or belong to the range of the batch before them. If
-    an answer would have nothing else, it has a control batch over them, so that every client moves
-    on: kafkajs would not move on by an empty batch.
+    Offsets without a record that a client gets (markers, aborted batches, records that a compaction
+    removed) lie between two batches, or belong to the range of the batch before them. Where markers
+    are among them, a control batch ends with the last of them, as in Kafka: librdkafka moves its
+    position by records alone, and would show a lag behind a marker at the log's end. If an answer
+    would have nothing else, it has a control batch over them, so that every client moves on:
+    kafkajs would not move on by an empty batch.
 
     Attributes:
         next_offset: the offset that the next read begins at.
@@ -59,42 +72,56 @@ class LogCursor:
         self._stream: Iterator[tuple[LogBatch | None, int]] | None = None
         self._batch: LogBatch | None = None
         self._offsets = np.empty(0, np.int64)
+        self._is_after_marker = False
         self._row = 0
-        self._row_bytes = 1
+        self._ends_bytes = np.zeros(1, np.int64)  # the size of all rows before each row
         self._following = offset
 
     def read(self, max_bytes: int) -> list[bytes | bytearray]:
         """Return the next batches; none at the log's end.
 
         Args:
-            max_bytes: approximate size of all batches. There is at least one record.
+            max_bytes: the largest size of all batches. There is at least one record, of any size.
 
         Raises:
             OffsetOutOfRangeError: the next offset is not in the log.
             CorruptRecordError: a segment is damaged.
             StorageError: the log cannot be read.
         """
-        begin, size_bytes = self.next_offset, 0
+        done, size_bytes = self.next_offset, 0  # offsets before `done` are in the batches
         parts: list[bytes | bytearray] = []
         pending: _Piece | None = None
+        markers_end = -1  # the offset after markers that need a control batch from `done` on
         while size_bytes < max_bytes:
             if self._batch is None and not self._next_batch():
                 break
             if self._batch is None:  # offsets without a record
+                has_room = markers_end >= 0 or size_bytes + _SKIP_BYTES <= max_bytes
+                if self._is_after_marker and has_room:
+                    size_bytes += 0 if markers_end >= 0 else _SKIP_BYTES
+                    markers_end = self.next_offset
                 continue
             rows = self._rows_within(max_bytes - size_bytes)
             if not rows:
-                if pending is not None:
+                if pending is not None or markers_end >= 0:
                     break
                 rows = 1
             if pending is not None:
                 parts.append(_encoded(pending, int(pending.offsets[-1])))
+            if markers_end >= 0:
+                parts.append(_skip(done, markers_end))
+                markers_end = -1
+            size_bytes += HEADER_BYTES + self._size_bytes(rows)
             pending = self._take(rows)
-            size_bytes += rows * self._row_bytes
-        if pending is not None:
+            done = int(pending.offsets[-1]) + 1
+        if markers_end >= 0:
+            if pending is not None:
+                parts.append(_encoded(pending, done - 1))
+            parts.append(_skip(done, self.next_offset))
+        elif pending is not None:
             parts.append(_encoded(pending, self.next_offset - 1))
-        elif self.next_offset > begin:
-            parts.append(_skip(begin, self.next_offset))
+        elif self.next_offset > done:
+            parts.append(_skip(done, self.next_offset))
         return parts
 
     def _next_batch(self) -> bool:
@@ -106,17 +133,26 @@ class LogCursor:
             self._stream = None
             return False
         batch, following = found
+        self._is_after_marker = batch is not None and batch.is_control
         if batch is None or batch.is_control or not batch.records.num_rows:
             self.next_offset = following
             return True
         self._batch, self._row, self._following = batch, 0, following
         self._offsets = batch.offsets()
-        self._row_bytes = max(1, batch.records.nbytes // batch.records.num_rows)
+        sizes = encoded_sizes(
+            batch.records, self._offsets, splits_at_times=bool(batch.timestamp_type)
+        )
+        self._ends_bytes = np.concatenate([[0], np.cumsum(sizes)])
         return True
 
     def _rows_within(self, max_bytes: int) -> int:
-        rows = min(max_bytes, PIECE_BYTES) // self._row_bytes
-        return min(rows, len(self._offsets) - self._row)
+        """Return the number of the next rows that a batch of this size has room for."""
+        limit_bytes = self._ends_bytes[self._row] + min(max_bytes, PIECE_BYTES) - HEADER_BYTES
+        found = int(np.searchsorted(self._ends_bytes, limit_bytes, side="right")) - 1 - self._row
+        return max(0, found)
+
+    def _size_bytes(self, rows: int) -> int:
+        return int(self._ends_bytes[self._row + rows] - self._ends_bytes[self._row])
 
     def _take(self, rows: int) -> _Piece:
         batch, row = self._batch, self._row
@@ -152,5 +188,5 @@ def _skip(begin: int, end: int) -> bytearray:
         offset=end - 1,
         timestamp_us=0,
         leader_epoch=-1,
-        base_offset=begin,
+        base_offset=max(begin, end - 1 - _MAX_OFFSET_DELTA),
     )

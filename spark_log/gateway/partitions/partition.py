@@ -9,18 +9,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_log.errors import OffsetOutOfRangeError
+from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.gateway.partitions.append_queue import AppendQueue
-from spark_log.gateway.partitions.partition_logs import PartitionLogs
+from spark_log.gateway.partitions.partition_logs import Appended, PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
+from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from spark_log.log import IsolationLevel, LogView
 
 _log = logging.getLogger(__name__)
 
-_MAX_UNCHECKED_MS: Final = 2_000.0
-"""Age from which a fetch at the end looks for the appends of others itself. A client that waits
-shorter than the pause between two probes, or seldom, would otherwise never see them."""
+_COMPACTED_AGE_MS: Final = 5_000.0
+"""Age up to which readers of a compacted topic get batches from memory, which has the records that
+a compaction by another process has removed from the log."""
 
 _RESOLVE_AFTER_MS: Final = 500.0
 """Time for which a transaction blocks readers before its state is looked up. Most producers have
@@ -52,6 +53,11 @@ class FetchedPartition:
     high_watermark: int
     last_stable_offset: int
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the batches."""
+        return sum(map(len, self.parts))
+
 
 class GatewayPartition:
     """One partition. For one event loop; what blocks runs on the gateway's threads.
@@ -67,6 +73,7 @@ class GatewayPartition:
         end_offset: the offset that readers can read up to, as far as it is known; -1 before the
             first listing.
         changed_ms: monotonic time at which the end moved last.
+        checked_ms: monotonic time at which the end was last compared with the log.
     """
 
     def __init__(
@@ -98,18 +105,20 @@ class GatewayPartition:
         self.log_start_offset = 0
         self.end_offset = -1
         self.changed_ms = clock_ms()
+        self.checked_ms = -math.inf
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
-        self._queue = AppendQueue(self._append)
-        self._waiting: set[asyncio.Event] = set()
+        self._queue = AppendQueue(self._append, self._settle)
+        self._unreplicated: Appended | None = None
+        self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.
         self._stable: tuple[int, int] | None = None
-        # The last stable offset at which readers wait, and the time of the next lookup.
+        # The last stable offset at which readers wait, and the earliest time of a lookup.
         self._blocked: tuple[int, float] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
-        self._checked_ms = -math.inf  # when the end was last compared with the log
+        self._is_appending = False
 
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
@@ -134,7 +143,11 @@ class GatewayPartition:
 
     async def _append(self, produced: Sequence[ProducedBatch]) -> None:
         began_ms = self._clock_ms()
-        appended = await self._run_blocking(self.logs.append, produced)
+        self._is_appending = True
+        try:
+            appended = await self._run_blocking(self.logs.append, produced)
+        finally:
+            self._is_appending = False
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "%s-%d: %d batches in one append, end offset %d, %.1f ms",
@@ -144,10 +157,39 @@ class GatewayPartition:
                 appended.end_offset,
                 self._clock_ms() - began_ms,
             )
+        if appended.is_replicated:
+            self._on_appended(appended)
+        else:
+            self._unreplicated = appended
+
+    async def _settle(self) -> None:
+        """Bring the replicas up to an append that the leader alone has; then readers see it."""
+        appended, self._unreplicated = self._unreplicated, None
+        if appended is None:
+            return
+        self._is_appending = True
+        try:
+            is_kept = await self._run_blocking(self.logs.catch_up, appended)
+        except SparkLogError as error:
+            _log.info(
+                "%s-%d: not all replicas have what the leader acknowledged: %s",
+                self.topic,
+                self.partition,
+                error,
+            )
+        else:
+            if is_kept:
+                self._on_appended(appended)
+        finally:
+            self._is_appending = False
+
+    def _on_appended(self, appended: Appended) -> None:
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
-            self._cache.add(batch)
+            self._cache.add(batch, self._clock_ms())
+        if appended.base_offset == end_before:
+            self._may_have_grown = False
         self._move_end(appended.end_offset)
         if appended.base_offset >= 0:
             self.on_checked()  # the put was at the log's end
@@ -167,16 +209,16 @@ class GatewayPartition:
         self._wake()
 
     def _wake(self) -> None:
-        for event in self._waiting:
-            event.set()
+        for fetch in self._waiting:
+            fetch.set()
 
-    def wait_with(self, event: asyncio.Event) -> None:
-        """Set an event at the next change, until `stop_waiting_with`."""
-        self._waiting.add(event)
+    def add_waiting(self, fetch: WaitingFetch) -> None:
+        """Wake a fetch at each change, until `remove_waiting`."""
+        self._waiting.add(fetch)
 
-    def stop_waiting_with(self, event: asyncio.Event) -> None:
-        """Stop setting an event."""
-        self._waiting.discard(event)
+    def remove_waiting(self, fetch: WaitingFetch) -> None:
+        """Stop waking a fetch."""
+        self._waiting.discard(fetch)
 
     @property
     def is_waited_for(self) -> bool:
@@ -218,12 +260,18 @@ class GatewayPartition:
 
     def on_checked(self) -> None:
         """Record that the log was found to end at `end_offset` just now."""
-        self._checked_ms = self._clock_ms()
+        self.checked_ms = self._clock_ms()
 
     def on_grown(self) -> None:
-        """Wake the fetches that wait: the log may not end at `end_offset` any more."""
-        self._may_have_grown = True
-        self._wake()
+        """Wake the fetches that wait: the log may not end at `end_offset` any more.
+
+        An append of this gateway that is under way is most likely what was seen. Its end wakes
+        them, and they then get its batches from the cache, and not from the log. The next probe
+        finds what others appended meanwhile.
+        """
+        if not self._is_appending:
+            self._may_have_grown = True
+            self._wake()
 
     @property
     def _known_stable_offset(self) -> int | None:
@@ -270,9 +318,59 @@ class GatewayPartition:
         if self.end_offset < 0:
             await self.observe()
         is_committed = isolation_level == "read_committed"
-        probes = probes or self._clock_ms() - self._checked_ms > _MAX_UNCHECKED_MS
         if offset > self.end_offset or (probes and offset >= self._limit(is_committed)):
             await self.refresh_end()
+        self._check(offset)
+        limit = self._known_stable_offset if is_committed else self.end_offset
+        if limit is not None and not self._may_have_grown:
+            if offset >= limit:
+                if not (self._resolve_is_due(limit) and await self._resolve_blocking()):
+                    return self._fetched((), offset, limit)
+                await self.observe()
+                return await self._fetch_from_log(offset, max_bytes, isolation_level)
+            if self.logs.is_compacted:
+                self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
+            cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
+            if cached:
+                end_offset = cached[-1].end_offset
+                return self._fetched([batch.data for batch in cached], end_offset, limit)
+        return await self._fetch_from_log(offset, max_bytes, isolation_level)
+
+    def fetch_at_end(self, offset: int, isolation_level: IsolationLevel) -> FetchedPartition | None:
+        """Return the answer without records if the log is known to end at an offset.
+
+        Most fetches of idle consumers get this answer, which needs neither the log nor memory.
+
+        Args:
+            offset: the first offset that is needed.
+            isolation_level: ``read_committed`` ends at the last stable offset.
+        """
+        limit = (
+            self._known_stable_offset if isolation_level == "read_committed" else self.end_offset
+        )
+        if limit is None or self._may_have_grown:
+            return None
+        if not max(limit, self.log_start_offset) <= offset <= self.end_offset:
+            return None
+        if self._resolve_is_due(limit):
+            return None
+        return self._fetched((), offset, limit)
+
+    async def at_offset(self, offset: int) -> FetchedPartition:
+        """Return the answer without records to a client that is to read from another gateway.
+
+        Raises:
+            OffsetOutOfRangeError: the offset is not in the log.
+            SparkLogError: the log cannot be read.
+        """
+        if self.end_offset < 0:
+            await self.observe()
+        if offset > self.end_offset:
+            await self.refresh_end()
+        self._check(offset)
+        return self._fetched((), offset, self.end_offset)
+
+    def _check(self, offset: int) -> None:
         if not self.log_start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
                 f"{self.topic}-{self.partition} has offsets {self.log_start_offset} to "
@@ -281,27 +379,20 @@ class GatewayPartition:
                 log_start_offset=self.log_start_offset,
                 log_end_offset=self.end_offset,
             )
-        limit = self._known_stable_offset if is_committed else self.end_offset
-        if limit is not None and not self._may_have_grown:
-            if offset >= limit:
-                if limit == self.end_offset or not await self._resolve_blocking(limit):
-                    return self._fetched((), offset, limit)
-                await self.observe()
-                return await self._fetch_from_log(offset, max_bytes, isolation_level)
-            cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
-            if cached:
-                end_offset = cached[-1].end_offset
-                return self._fetched([batch.data for batch in cached], end_offset, limit)
-        return await self._fetch_from_log(offset, max_bytes, isolation_level)
 
-    async def _resolve_blocking(self, last_stable_offset: int) -> bool:
-        """Return whether the transaction at the last stable offset was ended just now."""
+    def _resolve_is_due(self, last_stable_offset: int) -> bool:
+        """Return whether to look up the transaction that keeps readers at an offset."""
+        if last_stable_offset == self.end_offset:
+            return False
         now_ms = self._clock_ms()
         if self._blocked is None or self._blocked[0] != last_stable_offset:
             self._blocked = last_stable_offset, now_ms + _RESOLVE_AFTER_MS
-        if now_ms < self._blocked[1]:
-            return False
-        self._blocked = last_stable_offset, now_ms + _RESOLVE_EVERY_MS
+        return now_ms >= self._blocked[1]
+
+    async def _resolve_blocking(self) -> bool:
+        """Return whether a transaction that keeps readers waiting was ended just now."""
+        assert self._blocked is not None
+        self._blocked = self._blocked[0], self._clock_ms() + _RESOLVE_EVERY_MS
         return bool(await self._run_blocking(self.logs.resolve_blocking))
 
     def _limit(self, is_committed: bool) -> int:

@@ -21,6 +21,9 @@ from spark_log.threads import MergeThread
 
 _Answer = TypeVar("_Answer")
 
+_ALL: Final = -1
+"""``acks``: an append has ended when all in-sync replicas have it."""
+
 MAX_CURSORS: Final = 8
 """Reads of one partition that are kept open between two fetches."""
 
@@ -34,12 +37,16 @@ class Appended:
         end_offset: the offset after the last one that was put or found.
         is_transactional: whether a batch of a transaction was put.
         batches: the batches that were put, for readers; none if the log has other bytes.
+        is_replicated: whether readers see them: all in-sync replicas have them.
+        leader_epochs: the leader epochs of the batches that were put.
     """
 
     base_offset: int
     end_offset: int
     is_transactional: bool
     batches: tuple[CachedBatch, ...]
+    is_replicated: bool = True
+    leader_epochs: frozenset[int] = frozenset()
 
 
 class PartitionLogs:
@@ -79,19 +86,31 @@ class PartitionLogs:
         self._cursors: OrderedDict[tuple[int, IsolationLevel], LogCursor] = OrderedDict()
         self._cursor_lock = threading.Lock()
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether cleaners remove records of the topic that have a newer one with their key."""
+        return "compact" in self._config.cleanup_policy
+
     # --- appends ---------------------------------------------------------------------------------
 
     def append(self, produced: Sequence[ProducedBatch]) -> Appended:
-        """Append batches by one put if they can share it, and set the result of each."""
+        """Append batches by one put if they can share it, and set the result of each.
+
+        If none of them waits for all replicas, they may be on the leader alone when this returns.
+        Then `catch_up` has to be called.
+        """
         with self._append_lock:
             if self._appends is None:
                 merges = MergeExecutor(self._merges.submit, self._merges.pause)
                 self._appends = self._open_log(merge_executor=merges)
             max_bytes = self._config.max_message_bytes
             parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
+            waits_for_all = any(each.waits_for_all for each in parsed)
+            is_replicated = waits_for_all or not self._appends.states.current().is_replicated
+            acks = _ALL if is_replicated else 1
             # Translated here, so that the batches of one client are so in their order.
             waiting = [each for each in parsed if each.translate()]
-            results = self._append_all(self._appends, waiting)
+            results = self._append_all(self._appends, waiting, acks)
             # Another gateway may have ended the transaction that this one knew of.
             fenced = [
                 each
@@ -100,7 +119,7 @@ class PartitionLogs:
             ]
             again = [each for each in fenced if each.translate(is_recent=True)]
             if again:
-                results += self._append_all(self._appends, again)
+                results += self._append_all(self._appends, again, acks)
         put = []
         end_offset = 0
         for each, result in results:
@@ -111,25 +130,50 @@ class PartitionLogs:
         if not put:
             return Appended(-1, end_offset, False, ())
         base_offset = min(result.base_offset for _, result in put)
-        with self._tail_lock:
-            if self._tail is not None:
-                self._tail.on_appended(base_offset, end_offset)
-        return Appended(
+        appended = Appended(
             base_offset,
             end_offset,
             any(each.transactional_id is not None for each, _ in put),
             self._cached(put),
+            is_replicated,
+            frozenset(result.leader_epoch for _, result in put),
         )
+        if is_replicated:
+            self._on_visible(appended)
+        return appended
+
+    def catch_up(self, appended: Appended) -> bool:
+        """Bring the other replicas up to an append that was put on the leader alone.
+
+        Returns:
+            Whether all in-sync replicas have the append now. False if there is another leader
+            epoch, so that the append may be lost: only the log tells.
+
+        Raises:
+            SparkLogError: not all of them have it; the next append, or a reader, does it.
+        """
+        with self._append_lock:
+            assert self._appends is not None
+            self._appends.catch_up()
+            is_kept = appended.leader_epochs == {self._appends.states.current().leader_epoch}
+        if is_kept:
+            self._on_visible(appended)
+        return is_kept
+
+    def _on_visible(self, appended: Appended) -> None:
+        with self._tail_lock:
+            if self._tail is not None:
+                self._tail.on_appended(appended.base_offset, appended.end_offset)
 
     def _append_all(
-        self, log: PartitionLog, produced: Sequence[ProducedBatch]
+        self, log: PartitionLog, produced: Sequence[ProducedBatch], acks: int
     ) -> list[tuple[ProducedBatch, LogAppendInfo | SparkLogError]]:
         """Append batches, set the result of each, and return those that could be converted."""
         accepted, appends = batch_appends(produced, self._max_uncompressed_bytes)
         if not accepted:
             return []
         with self._merges.make_way():
-            results = log.append_batches(appends, compression=codec_of(accepted))
+            results = log.append_batches(appends, compression=codec_of(accepted), acks=acks)
         for each, result in zip(accepted, results, strict=True):
             each.finish(result)
         return list(zip(accepted, results, strict=True))
@@ -199,7 +243,7 @@ class PartitionLogs:
 
         Args:
             offset: the first offset.
-            max_bytes: approximate size of all batches; there is at least one record.
+            max_bytes: the largest size of all batches; there is at least one record, of any size.
             isolation_level: ``read_committed`` ends at the last stable offset.
             known_end: the known end of the log. If the read gets past it, the end is watched from
                 there on.

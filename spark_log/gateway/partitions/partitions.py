@@ -40,12 +40,14 @@ class Partitions:
         self._run_blocking = run_blocking
         self._clock = cluster.clock
         self._budget = CacheBudget(config.tail_cache_bytes)
-        self._opened: dict[tuple[str, int], tuple[TopicConfig, GatewayPartition]] = {}
+        # The topic and its configs as they were found last, and the partition.
+        self._opened: dict[tuple[str, int], tuple[TopicImage, TopicConfig, GatewayPartition]] = {}
         self._refreshing: asyncio.Future[MetadataImage] | None = None
         self._begun_refreshes = self._ended_refreshes = 0
         self._in_order = asyncio.Lock()
         self._waiting = 0
         self._merges = MergeThread("spark-log-gateway-merges")
+        self.is_draining = False
         self.quotas = ClientQuotas()
         self.tail_watch = TailWatch(
             run_blocking,
@@ -58,6 +60,12 @@ class Partitions:
     def now_ms(self) -> float:
         """Return monotonic time in milliseconds."""
         return self._clock.monotonic_ms()
+
+    def drain(self) -> None:
+        """Let fetches wait for no more records: those that wait answer with what they have."""
+        self.is_draining = True
+        for *_, partition in self._opened.values():
+            partition.on_changed()
 
     def close(self) -> None:
         """End the probes and the merges; a merge that runs is not waited for."""
@@ -127,10 +135,13 @@ class Partitions:
         """Return a partition; None if the topic does not have it."""
         if partition not in topic.partitions:
             return None
-        config = topic.config()
         found = self._opened.get((topic.topic_id, partition))
-        if found is not None and found[0] == config:
-            return found[1]
+        if found is not None and found[0] is topic:
+            return found[2]
+        config = topic.config()
+        if found is not None and found[1] == config:
+            self._opened[topic.topic_id, partition] = topic, config, found[2]
+            return found[2]
         logs = PartitionLogs(
             partial(self._cluster.partition_log, topic, partition),
             config,
@@ -139,7 +150,7 @@ class Partitions:
             resolve=resolver(self._cluster),
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
-            opened = found[1]
+            opened = found[2]
             opened.logs = logs
         else:
             opened = GatewayPartition(
@@ -151,5 +162,5 @@ class Partitions:
                 budget=self._budget,
                 clock_ms=self.now_ms,
             )
-        self._opened[topic.topic_id, partition] = config, opened
+        self._opened[topic.topic_id, partition] = topic, config, opened
         return opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from spark_log.errors import SparkLogError
+from spark_log.errors import InvalidRecordError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.record_batches import (
     BatchError,
@@ -42,14 +42,15 @@ class ProduceResult:
         base_offset: the first record's offset; -1 after an error.
         append_time_ms: the timestamp that the log gave to all records; -1 if the client's stay.
         message: a sentence about the error, or None.
-        record_index: the record that is the reason of the error; -1 if it is the whole batch.
+        record_indexes: the records that are the reason of the error; empty if it is the whole
+            batch.
     """
 
     error: int = ErrorCode.NONE
     base_offset: int = -1
     append_time_ms: int = -1
     message: str | None = None
-    record_index: int = -1
+    record_indexes: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -60,6 +61,8 @@ class ProducedBatch:
         data: the bytes, which are not checked yet.
         is_ready: whether it may be appended: its partition was added to its transaction.
         transactional_id: the id of its transaction; None without one.
+        waits_for_all: whether it is answered when all in-sync replicas have it, and not when the
+            leader has it.
         result: the answer, once it is known.
         verify: translates the identity that its client keeps from transaction to transaction; None
             if the batch has the identity of the log.
@@ -71,6 +74,7 @@ class ProducedBatch:
     data: memoryview
     is_ready: bool = True
     transactional_id: str | None = None
+    waits_for_all: bool = True
     result: ProduceResult | None = None
     verify: Verify | None = None
     code_of: Callable[[SparkLogError], int] = error_code
@@ -125,7 +129,10 @@ class ProducedBatch:
     def finish(self, result: LogAppendInfo | SparkLogError) -> None:
         """Set the answer from the result of the append."""
         if isinstance(result, SparkLogError):
-            self.result = ProduceResult(self.code_of(result), message=str(result))
+            indexes = result.record_indexes if isinstance(result, InvalidRecordError) else ()
+            self.result = ProduceResult(
+                self.code_of(result), message=str(result), record_indexes=indexes
+            )
             return
         time_us = result.append_time_us
         append_time_ms = -1 if time_us == NO_TIMESTAMP else time_us // 1000
@@ -189,7 +196,8 @@ def _producer_of(produced: ProducedBatch) -> ProducerAppend | None:
 
 
 def _refused(error: BatchError) -> ProduceResult:
-    return ProduceResult(error.code, message=error.message, record_index=error.record_index)
+    indexes = () if error.record_index < 0 else (error.record_index,)
+    return ProduceResult(error.code, message=error.message, record_indexes=indexes)
 
 
 def _invalid(message: str) -> BatchError:

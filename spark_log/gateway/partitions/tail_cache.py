@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 from operator import attrgetter
@@ -63,12 +63,19 @@ class TailCache:
         """Return an empty cache."""
         self._budget = budget
         self._batches: list[CachedBatch] = []
+        self._added_ms: list[float] = []  # of each batch
 
-    def add(self, batch: CachedBatch) -> None:
-        """Add a batch behind all others; one before them is not cached."""
+    def add(self, batch: CachedBatch, now_ms: float) -> None:
+        """Add a batch behind all others; one before them is not cached.
+
+        Args:
+            batch: the batch.
+            now_ms: monotonic time.
+        """
         if self._batches and batch.base_offset < self._batches[-1].end_offset:
             return
         self._batches.append(batch)
+        self._added_ms.append(now_ms)
         self._budget.hold(self, batch)
 
     def find(
@@ -102,6 +109,13 @@ class TailCache:
         for batch in self._batches[:count]:
             self._budget.release(self, batch)
         del self._batches[:count]
+        del self._added_ms[:count]
+
+    def drop_added_before(self, time_ms: float) -> None:
+        """Drop the batches that were added before a monotonic time."""
+        count = bisect_left(self._added_ms, time_ms)
+        if count:
+            self.drop_before(self._batches[count - 1].end_offset)
 
     def clear(self) -> None:
         """Drop everything."""

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import heapq
+import math
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Final
 
 from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.log import ProbeInterval
 from spark_log.util import SuppressedErrors
 
-_log = logging.getLogger(__name__)
-
 _LOCAL_PROBES: Final = ProbeInterval(1.0, 50.0)
 """A probe is a system call, and a wake-up of a thread for all partitions together."""
+
+_MAX_LOCAL_PAUSE_MS: Final = 2_000.0
+"""The longest pause on a local disk, however many partitions are watched."""
+
+_MAX_UNCHECKED_MS: Final = 2_000.0
+"""Least age from which a fetch at the end looks for the appends of others itself."""
 
 
 class TailWatch:
     """Probes the partitions that fetches wait for; for one event loop.
 
     The appends of this gateway wake those who wait without a probe. The longer nothing arrives, the
-    longer is the pause between two probes of a partition (`ProbeInterval`).
+    longer is the pause between two probes of a partition (`ProbeInterval`). Pauses begin at the
+    last probe, whichever fetch it was for: so the partitions of a client whose fetches wait shorter
+    than a pause are probed like those of others.
     """
 
     def __init__(
@@ -47,65 +55,115 @@ class TailWatch:
         self._suppressed = suppressed
         self._probes = _LOCAL_PROBES if is_local else probes
         self._is_local = is_local
-        self._watched: dict[GatewayPartition, float] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._watched: set[GatewayPartition] = set()
+        # Times at which probes are due; the number keeps partitions from being compared.
+        self._due: list[tuple[float, int, GatewayPartition]] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = math.inf
+        self._probing: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     def watch(self, partitions: Sequence[GatewayPartition]) -> None:
         """Probe partitions while a fetch waits for them."""
         now_ms = self._clock_ms()
         for partition in partitions:
             if partition not in self._watched:
-                self._watched[partition] = now_ms + self._pause_ms(partition, now_ms)
-        if self._task is None and self._watched:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+                self._watched.add(partition)
+                since_ms = min(now_ms, max(partition.checked_ms, partition.changed_ms))
+                self._add(partition, since_ms, now_ms)
+        self._set_timer(now_ms)
 
     def close(self) -> None:
         """End the probes."""
-        if self._task is not None:
-            self._task.cancel()
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._probing is not None:
+            self._probing.cancel()
+
+    def is_neglected(self, partition: GatewayPartition, now_ms: float) -> bool:
+        """Return whether a fetch at the end should look for the appends of others itself.
+
+        That is the case for the first fetch in a long time: no fetch waited, so nobody looked.
+
+        Args:
+            partition: the partition.
+            now_ms: monotonic time.
+        """
+        unchecked_ms = now_ms - partition.checked_ms
+        return unchecked_ms > _MAX_UNCHECKED_MS and (
+            unchecked_ms > _MAX_UNCHECKED_MS + 2 * self._pause_ms(partition, now_ms)
+        )
+
+    # --- times -----------------------------------------------------------------------------------
 
     def _pause_ms(self, partition: GatewayPartition, now_ms: float) -> float:
-        return self._probes.pause_ms(now_ms - partition.changed_ms, len(self._watched) + 1)
+        pause_ms = self._probes.pause_ms(now_ms - partition.changed_ms, len(self._watched))
+        return min(pause_ms, _MAX_LOCAL_PAUSE_MS) if self._is_local else pause_ms
 
-    async def _run(self) -> None:
-        try:
-            while self._forget_others():
-                now_ms = self._clock_ms()
-                due = [each for each, at_ms in self._watched.items() if at_ms <= now_ms]
-                if not due:
-                    await asyncio.sleep((min(self._watched.values()) - now_ms) / 1000)
-                    continue
-                await self._probe(due)
-                now_ms = self._clock_ms()
-                for partition in due:
-                    self._watched[partition] = now_ms + self._pause_ms(partition, now_ms)
-        finally:
-            self._task = None
+    def _add(self, partition: GatewayPartition, since_ms: float, now_ms: float) -> None:
+        pause_ms = self._pause_ms(partition, now_ms)
+        at_ms = since_ms + pause_ms
+        if self._is_local:  # partitions with similar pauses share a call
+            grid_ms = 2.0 ** math.floor(math.log2(pause_ms / 8))
+            at_ms = math.ceil(at_ms / grid_ms) * grid_ms
+        heapq.heappush(self._due, (at_ms, next(self._numbers), partition))
 
-    def _forget_others(self) -> bool:
-        """Forget partitions that nobody waits for; return whether any is left."""
-        for partition in [each for each in self._watched if not each.is_waited_for]:
-            del self._watched[partition]
-        return bool(self._watched)
+    def _set_timer(self, now_ms: float) -> None:
+        if not self._due or self._probing is not None or self._is_closed:
+            return
+        at_ms = self._due[0][0]
+        if self._timer is not None:
+            if self._timer_ms <= at_ms:
+                return
+            self._timer.cancel()
+        self._timer_ms = at_ms
+        delay_s = max(0.0, at_ms - now_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        now_ms = self._clock_ms()
+        due = []
+        while self._due and self._due[0][0] <= now_ms:
+            _, _, partition = heapq.heappop(self._due)
+            if partition.is_waited_for:
+                due.append(partition)
+            else:
+                self._watched.remove(partition)
+        if due:
+            self._probing = asyncio.get_running_loop().create_task(self._probe(due))
+        else:
+            self._set_timer(now_ms)
+
+    # --- probes ----------------------------------------------------------------------------------
 
     async def _probe(self, due: Sequence[GatewayPartition]) -> None:
         """Probe partitions: on a local disk in one call, else at the same time."""
         ends = [(each, each.end_offset) for each in due]
         groups = [ends] if self._is_local else [[each] for each in ends]
-        answers = await asyncio.gather(
-            *(self._run_blocking(_probe, group) for group in groups), return_exceptions=True
-        )
-        for answer in answers:
-            if isinstance(answer, BaseException):
-                self._suppressed.add("probe", due[0].topic, answer)
-                continue
-            for partition, end_offset, ends_there in answer:
-                if partition.end_offset != end_offset:
+        try:
+            answers = await asyncio.gather(
+                *(self._run_blocking(_probe, group) for group in groups), return_exceptions=True
+            )
+            for answer in answers:
+                if isinstance(answer, BaseException):
+                    self._suppressed.add("probe", due[0].topic, answer)
                     continue
-                if ends_there:
-                    partition.on_checked()
-                else:
-                    partition.on_grown()
+                for partition, end_offset, ends_there in answer:
+                    if partition.end_offset != end_offset:
+                        continue
+                    if ends_there:
+                        partition.on_checked()
+                    else:
+                        partition.on_grown()
+        finally:
+            self._probing = None
+            now_ms = self._clock_ms()
+            for partition in due:
+                self._add(partition, now_ms, now_ms)
+            self._set_timer(now_ms)
 
 
 def _probe(

@@ -128,13 +128,27 @@ class _Generator(FunctionGenerator):
         tags, found = self._new_name("tags"), self._new_name("found")
         self._emit(depth, f"{tags} = []")
         for field in tagged:
-            self._emit(depth, f"if {value}.{field.name} != {self._default(field)}:")
+            self._emit(depth, f"if {self._differs(f'{value}.{field.name}', field)}:")
             self._emit(depth + 1, f"{found} = []")
             self._write_field(depth + 1, found, f"{value}.{field.name}", field, True)
             self._emit(depth + 1, f"{found} = b''.join({found})")
             self._emit(depth + 1, f"{tags} += (varint({field.tag}), varint(len({found})), {found})")
         self._emit(depth, f"{parts}.append(varint(len({tags}) // 3))")
         self._emit(depth, f"{parts} += {tags}")
+
+    def _differs(self, value: str, field: Field) -> str:
+        """Return the condition that a value is not the default.
+
+        The fields of a structure are compared one by one: FetchResponse has three such structures
+        for each partition.
+        """
+        of = field.struct
+        is_plain = of is not None and not field.is_array and not field.is_null_by_default
+        if of is None or not is_plain or any(map(_has_parts, of.fields)):
+            return f"{value} != {self._default(field)}"
+        return " or ".join(
+            f"{value}.{each.name} != {self._constant(default_of(each))}" for each in of.fields
+        )
 
     def _default(self, field: Field) -> str:
         if field.is_null_by_default:
@@ -144,6 +158,10 @@ class _Generator(FunctionGenerator):
         if field.struct is not None:
             return self._constant(class_of_struct(self._name, field.struct)())
         return self._constant(default_of(field))
+
+
+def _has_parts(field: Field) -> bool:
+    return field.is_array or field.type not in FORMATS
 
 
 def varint(value: int) -> bytes:

@@ -1,8 +1,9 @@
 """Kafka's message schemas: the fields of each request and response, by protocol version.
 
-``messages.json`` has them in the form of Kafka's own ``common/message/*.json`` (Apache License
-2.0), one message a line, without comments and descriptions.
-``python -m tests.gateway.protocol.import_messages`` writes the file from the jar of kafka-clients.
+``messages.json`` has those of the requests that a gateway answers, in the form of Kafka's own
+``common/message/*.json`` (Apache License 2.0), one message a line, without comments and
+descriptions. ``python -m tests.gateway.protocol.import_messages`` writes the file from the jar of
+kafka-clients.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def message_schema(name: str) -> Message:
     """Return the schema of a message by its name, such as ``MetadataRequest``.
 
     Raises:
-        KeyError: Kafka has no such message.
+        KeyError: the file has no such message.
     """
     return _message(json.loads(_lines()[name]))
 

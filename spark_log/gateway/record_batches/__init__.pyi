@@ -1,5 +1,7 @@
 from .batch_error import BatchError as BatchError
 from .batch_error import BatchErrorCode as BatchErrorCode
+from .batch_sizes import encoded_sizes as encoded_sizes
+from .client_batch import HEADER_BYTES as HEADER_BYTES
 from .client_batch import ClientBatch as ClientBatch
 from .client_batch import check_produced as check_produced
 from .client_batch import split as split

@@ -71,6 +71,20 @@ class RegistryMember:
         self._has_left = False
         self._lock = threading.Lock()
 
+    @property
+    def is_known_alive(self) -> bool:
+        """Whether no other gateway can have removed this one yet, unless it has left.
+
+        A process that stood still, or whose storage did not answer, may have been removed, and
+        others may do its work: this is false until it has shown life and read the registry again.
+        """
+        writer = self._writer
+        if self._has_left or writer is None:
+            return False
+        timeouts_ms = (each.session_timeout_ms for each in self.registry.gateways)
+        timeout_ms = min(timeouts_ms, default=self._config.broker_session_timeout_ms)
+        return self._clock.monotonic_ms() - writer.shown_ms < timeout_ms
+
     def join(self) -> RegisteredGateway:
         """Register; return this gateway with its id.
 

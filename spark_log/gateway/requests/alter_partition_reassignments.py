@@ -42,7 +42,24 @@ def _alter(gateway: Gateway, request: Any, topic: str, partition: Any) -> Any:
         allow_replication_factor_change=request.allow_replication_factor_change,
     )
     try:
+        if _is_as_shown(gateway, topic, partition):
+            return result
         call({TopicPartition(topic, partition.partition_index): partition.replicas})
     except SparkLogError as error:
         result.error_code, result.error_message = error_code(error), str(error)
     return result
+
+
+def _is_as_shown(gateway: Gateway, topic: str, partition: Any) -> bool:
+    """Return whether the target is the only replica that clients see, which is a gateway.
+
+    Such a reassignment changes nothing, as in Kafka. A storage root of the same id is meant before
+    a gateway is.
+    """
+    image = gateway.cluster.image()
+    found = image.find(topic)
+    if found is None or partition.partition_index not in found.partitions:
+        return False
+    shown = gateway.leader(found.topic_id, partition.partition_index).gateway_id
+    roots = {each.broker_id for each in image.brokers()}
+    return partition.replicas == [shown] and shown not in roots

@@ -51,6 +51,14 @@ def _describe(gateway: Gateway, request: Any, resource: Any) -> Any:
         if resource.resource_type == _TOPIC:
             entries = _topic_entries(gateway, resource.resource_name)
         elif resource.resource_type == _BROKER:
+            own = str(gateway.registered.gateway_id)
+            if resource.resource_name not in ("", own):
+                result.error_code = ErrorCode.INVALID_REQUEST
+                result.error_message = (
+                    f"the configs of broker {resource.resource_name!r} were asked of broker {own}; "
+                    f"ask each broker for its own, or for those of the cluster by an empty name"
+                )
+                return result
             entries = list(_broker_entries(gateway, resource.resource_name))
         elif resource.resource_type in _WITHOUT_CONFIGS:
             entries = []
@@ -81,6 +89,12 @@ def _broker_entries(gateway: Gateway, name: str) -> Iterator[ConfigEntry]:
     if not name:
         return
     values = gateway.config.dotted()
+    own = gateway.registered
+    values["broker.id"] = own.gateway_id
+    listener = f"{gateway.config.security_protocol}://{own.host}:{own.port}"
+    yield _static_entry(
+        "advertised.listeners", listener, "list", "The address that clients connect to.", False
+    )
     for key in GatewayConfig.keys().values():
         is_default = key.name not in _given(gateway.config)
         yield _static_entry(key.name, to_text(values[key.name]), key.type, key.doc, is_default)

@@ -23,7 +23,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """Answer with the partitions from the cursor on, up to a limit, and with the next cursor."""
     image = await gateway.image()
     names = sorted({each.name for each in request.topics})
-    if not names:
+    if not names:  # all topics, with those that another gateway has just created
+        image = await gateway.run_blocking(gateway.cluster.image)
         names = [topic.name for topic in image.topics()]
     elif any(image.find(name) is None for name in names):  # it may be new
         image = await gateway.run_blocking(gateway.cluster.image)
@@ -68,13 +69,13 @@ def _topic(gateway: Gateway, topic: TopicImage, numbers: list[int], rack: str) -
 
 
 def _partition(gateway: Gateway, topic: TopicImage, number: int, rack: str) -> Any:
-    leader_id = gateway.leader(topic.topic_id, number, rack).gateway_id
+    replicas = gateway.replicas(topic.topic_id, number, rack)
     return _Response.DescribeTopicPartitionsResponsePartition(
         partition_index=number,
-        leader_id=leader_id,
+        leader_id=replicas[0],
         leader_epoch=topic.partitions[number].leader_epoch,
-        replica_nodes=[leader_id],
-        isr_nodes=[leader_id],
+        replica_nodes=replicas,
+        isr_nodes=replicas,
         # Java's admin client takes no null here, though the schema allows it.
         eligible_leader_replicas=[],
         last_known_elr=[],

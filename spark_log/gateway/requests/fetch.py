@@ -10,17 +10,25 @@ from typing import Any, Final
 
 from spark_log.errors import SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.fetch_sessions import INVALID_SESSION_ID, CachedPartition, FetchSession
 from spark_log.gateway.gateway import Gateway
-from spark_log.gateway.partitions import FetchedPartition, GatewayPartition
+from spark_log.gateway.partitions import (
+    FetchedPartition,
+    GatewayPartition,
+    TailWatch,
+    WaitingFetch,
+)
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.request_memory import ReservedMemory
 from spark_log.gateway.requests.topics import leader_epoch_error, topics_of
 from spark_log.log import IsolationLevel
+from spark_log.metadata import TopicImage
 
 _Response = message_class("FetchResponse")
 
 _FIRST_WITH_ZSTD: Final = 10
+_FIRST_WITH_RACK: Final = 11
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _MAX_BYTES: Final = 57_671_680
 """Largest answer, whatever the client allows (``fetch.max.bytes`` of Kafka's brokers)."""
@@ -30,27 +38,29 @@ def _error_response(request: Any, code: int, message: str) -> Any:
     return _Response(error_code=code)
 
 
-API = Api(1, "Fetch", 4, 18, error_response=_error_response, ends_with_connection=True)
+API = Api(1, "Fetch", 4, 18, error_response=_error_response, only_reads=True, overlaps=True)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Fetch:
     """The state of the fetch of one partition.
 
     Attributes:
-        request: the partition's entry in the request.
+        wanted: what the client asks for.
         partition: the partition; None if there is an error.
         next_offset: the offset after the batches that were found.
         error: Kafka's error code.
+        preferred_read_replica: the gateway of the client's rack, to be asked instead; -1 for none.
         fetched: the last answer of the partition.
         parts: the batches that were found.
         size_bytes: their size.
     """
 
-    request: Any
+    wanted: CachedPartition
     partition: GatewayPartition | None
     next_offset: int
     error: int = ErrorCode.NONE
+    preferred_read_replica: int = -1
     fetched: FetchedPartition | None = None
     parts: list[bytes | bytearray] = field(default_factory=list)
     size_bytes: int = 0
@@ -58,53 +68,116 @@ class _Fetch:
     @property
     def room_bytes(self) -> int:
         """Bytes that the partition may still add to the answer."""
-        return int(self.request.partition_max_bytes) - self.size_bytes
+        return self.wanted.partition_max_bytes - self.size_bytes
+
+    def add(self, fetched: FetchedPartition) -> int:
+        """Add batches to those that were found; return their size."""
+        self.fetched, self.next_offset = fetched, fetched.next_offset
+        self.parts += fetched.parts
+        self.size_bytes += fetched.size_bytes
+        return fetched.size_bytes
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Answer when ``min_bytes`` can be read, a partition has an error, or ``max_wait_ms`` is over.
 
-    The gateway keeps no fetch sessions: it answers with the session id 0, and clients then ask for
-    all of their partitions each time (KIP-227).
+    A request with a session has only what changes in its partitions, and so has its answer.
     """
-    if request.session_id:
-        return _Response(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    topics = await topics_of(gateway, request.topics, context.api_version, "partitions")
-    fetches: list[list[_Fetch]] = []
-    for topic, entry in zip(topics, request.topics, strict=True):
-        found = []
-        for each in entry.partitions:
-            partition = None if topic is None else gateway.partitions.get(topic, each.partition)
-            fetch = _Fetch(each, partition, each.fetch_offset)
-            if topic is None and context.api_version >= _FIRST_WITH_TOPIC_IDS:
-                fetch.error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif topic is None or partition is None:
-                fetch.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            else:
-                fetch.error = await leader_epoch_error(
-                    gateway, topic, each.partition, each.current_leader_epoch
-                )
-            found.append(fetch)
-        fetches.append(found)
-    await _fetch_all(gateway, context, request, [each for found in fetches for each in found])
-    size_bytes = sum(each.size_bytes for found in fetches for each in found)
+    uses_topic_ids = context.api_version >= _FIRST_WITH_TOPIC_IDS
+    wanted = [_wanted(topic, each) for topic in request.topics for each in topic.partitions]
+    sessions, now_ms = gateway.fetch_sessions, gateway.partitions.now_ms
+    fetch_context = sessions.new_context(
+        request.session_id,
+        request.session_epoch,
+        wanted,
+        [
+            (each.topic_id if uses_topic_ids else each.topic, partition)
+            for each in request.forgotten_topics_data
+            for partition in each.partitions
+        ],
+        uses_topic_ids=uses_topic_ids,
+        now_ms=now_ms(),
+    )
+    if fetch_context.error:
+        return _Response(error_code=fetch_context.error)
+    session = fetch_context.session
+    entries = request.topics if session is None else session.topics()
+    images = await topics_of(gateway, entries, context.api_version, "partitions")
+    topics = {
+        (entry.topic, entry.topic_id): image for entry, image in zip(entries, images, strict=True)
+    }
+    partitions = wanted if session is None else tuple(session.partitions.values())
+    fetches = [
+        await _fetch_of(gateway, each, topics.get((each.topic, each.topic_id)), uses_topic_ids)
+        for each in partitions
+    ]
+    if context.api_version >= _FIRST_WITH_RACK and request.rack_id:
+        await _redirect(gateway, request.rack_id, fetches)
+    await _fetch_all(gateway, context, request, fetches)
+    if fetch_context.is_overtaken:
+        return _Response(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    answered = _changed(session, fetches, has_session=session or fetch_context.wants_session)
+    session_id = INVALID_SESSION_ID if session is None else session.session_id
+    if fetch_context.wants_session:
+        session_id = sessions.maybe_create(wanted, uses_topic_ids=uses_topic_ids, now_ms=now_ms())
     return _Response(
         throttle_time_ms=gateway.partitions.quotas.throttle_ms(
             gateway.partitions.known_image,
             "consumer",
             context.client_id or "",
-            size_bytes,
-            gateway.partitions.now_ms(),
+            sum(each.size_bytes for each in answered),
+            now_ms(),
         ),
-        responses=[
-            _Response.FetchableTopicResponse(
-                topic=entry.topic,
-                topic_id=entry.topic_id,
-                partitions=[_partition_data(each, request.isolation_level) for each in found],
-            )
-            for entry, found in zip(request.topics, fetches, strict=True)
-        ],
+        session_id=session_id,
+        responses=_by_topic(answered, request.isolation_level),
     )
+
+
+def _wanted(topic: Any, entry: Any) -> CachedPartition:
+    return CachedPartition(
+        topic.topic,
+        topic.topic_id,
+        entry.partition,
+        entry.fetch_offset,
+        entry.partition_max_bytes,
+        entry.current_leader_epoch,
+    )
+
+
+async def _fetch_of(
+    gateway: Gateway, wanted: CachedPartition, topic: TopicImage | None, uses_topic_ids: bool
+) -> _Fetch:
+    """Return the fetch of a partition, with its error if it cannot be read."""
+    number = wanted.partition
+    partition = None if topic is None else gateway.partitions.get(topic, number)
+    fetch = _Fetch(wanted, partition, wanted.fetch_offset)
+    if topic is None and uses_topic_ids:
+        fetch.error = ErrorCode.UNKNOWN_TOPIC_ID
+    elif topic is None or partition is None:
+        fetch.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    elif wanted.current_leader_epoch not in (-1, topic.partitions[number].leader_epoch):
+        fetch.error = await leader_epoch_error(gateway, topic, number, wanted.current_leader_epoch)
+    return fetch
+
+
+async def _redirect(gateway: Gateway, rack: str, fetches: Sequence[_Fetch]) -> None:
+    """Direct a client of another rack to the gateway of its own (KIP-392).
+
+    As in Kafka, this gateway answers by itself if the offset is not in the log: the other gateway
+    would only send the client back.
+    """
+    for each in fetches:
+        if each.error or each.partition is None:
+            continue
+        topic_id, number = each.partition.topic_id, each.partition.partition
+        preferred = gateway.preferred_read_replica(topic_id, number, rack)
+        if preferred is None:
+            continue
+        try:
+            each.fetched = await each.partition.at_offset(each.next_offset)
+            each.preferred_read_replica = preferred.gateway_id
+        except SparkLogError as error:
+            each.error = error_code(error)
 
 
 async def _fetch_all(
@@ -114,33 +187,58 @@ async def _fetch_all(
     isolation: IsolationLevel = "read_committed" if request.isolation_level else "read_uncommitted"
     # A client that does not wait for appends would never see those of other processes otherwise.
     probes = request.max_wait_ms <= 0 or request.min_bytes <= 0
-    takes_zstd = context.api_version >= _FIRST_WITH_ZSTD
+    options = _ReadOptions(
+        isolation, context.api_version >= _FIRST_WITH_ZSTD, probes, gateway.partitions.tail_watch
+    )
     max_bytes = max(0, min(request.max_bytes, _MAX_BYTES, context.memory.max_answer_bytes))
     deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
-    readable = [each for each in fetches if not each.error and each.partition is not None]
+    readable = [each for each in fetches if not each.error and each.preferred_read_replica < 0]
     partitions = [each.partition for each in readable if each.partition is not None]
-    changed = asyncio.Event()
+    is_complete = len(readable) < len(fetches) or not fetches
+    waiting = WaitingFetch()
     for partition in partitions:
-        partition.wait_with(changed)
+        partition.add_waiting(waiting)
     try:
         while True:
-            changed.clear()
+            waiting.clear()
+            now_ms = gateway.partitions.now_ms()
             memory = _AnswerMemory(context.memory, deadline_ms, gateway.partitions.now_ms)
-            await _read(
-                readable, max_bytes, memory, isolation, takes_zstd=takes_zstd, probes=probes
-            )
+            await _read(readable, max_bytes, memory, options, now_ms)
+            if is_complete or any(each.error for each in readable):
+                return
             size_bytes = sum(each.size_bytes for each in readable)
             left_ms = deadline_ms - gateway.partitions.now_ms()
-            if size_bytes >= request.min_bytes or left_ms <= 0 or any(e.error for e in fetches):
+            if size_bytes >= request.min_bytes or left_ms <= 0:
+                return
+            if gateway.partitions.is_draining:
                 return
             gateway.partitions.tail_watch.watch(partitions)
-            try:
-                await asyncio.wait_for(changed.wait(), left_ms / 1000)
-            except TimeoutError:
+            if not await waiting.wait(left_ms / 1000):
                 return
     finally:
         for partition in partitions:
-            partition.stop_waiting_with(changed)
+            partition.remove_waiting(waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadOptions:
+    """Options for reading the partitions of a request.
+
+    Attributes:
+        isolation: ``read_committed`` ends at the last stable offset.
+        takes_zstd: whether the client can decompress zstd.
+        probes: whether to look for the appends of others at the end of a log.
+        tail_watch: looks for them while a fetch waits.
+    """
+
+    isolation: IsolationLevel
+    takes_zstd: bool
+    probes: bool
+    tail_watch: TailWatch
+
+    def probes_now(self, partition: GatewayPartition, now_ms: float) -> bool:
+        """Return whether to look for the appends of others to a partition."""
+        return self.probes or self.tail_watch.is_neglected(partition, now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,19 +262,18 @@ async def _read(
     fetches: Sequence[_Fetch],
     max_bytes: int,
     memory: _AnswerMemory,
-    isolation: IsolationLevel,
-    *,
-    takes_zstd: bool,
-    probes: bool,
+    options: _ReadOptions,
+    now_ms: float,
 ) -> None:
     """Read partitions in the order of the request, as many at the same time as their limits allow.
 
-    The first batch that is found is returned whole, also above all limits. Without memory for more
-    the answer has what was found before that.
+    As in Kafka the first batch that is found is returned whole, also above all limits, and a batch
+    after it only within them: librdkafka cannot read an answer that is larger than it asked for.
+    Without memory for more the answer has what was found before that.
     """
     left_bytes = max_bytes - sum(each.size_bytes for each in fetches)
     has_any = left_bytes < max_bytes
-    waiting = deque(each for each in fetches if not each.parts or each.room_bytes > 0)
+    waiting = deque(each for each in fetches if _may_have_more(each, options, now_ms))
     while waiting and (left_bytes > 0 or not has_any):
         group: list[_Fetch] = []
         reserved_bytes = 0
@@ -187,56 +284,119 @@ async def _read(
         reserved_bytes = min(max(1, reserved_bytes), limit_bytes)
         if not await memory.reserve(reserved_bytes, has_any=has_any):
             return
-        read = (
-            _read_one(each, limit_bytes, isolation, takes_zstd=takes_zstd, probes=probes)
-            for each in group
-        )
-        added_bytes = sum(await asyncio.gather(*read))
+        read = [_read_one(each, limit_bytes, options, now_ms) for each in group]
+        found = await asyncio.gather(*read) if len(read) > 1 else [await read[0]]
+        added_bytes = 0
+        for each, fetched in zip(group, found, strict=True):
+            if fetched is None:
+                continue
+            if has_any and fetched.size_bytes > min(each.room_bytes, left_bytes):
+                each.fetched = fetched  # only its offsets
+                if fetched.size_bytes > left_bytes:
+                    waiting.clear()  # the answer is full
+                continue
+            size_bytes = each.add(fetched)
+            added_bytes += size_bytes
+            left_bytes -= size_bytes
+            has_any = has_any or size_bytes > 0
         memory.reserved.change(added_bytes - reserved_bytes)
-        left_bytes -= added_bytes
-        has_any = has_any or added_bytes > 0
+
+
+def _may_have_more(fetch: _Fetch, options: _ReadOptions, now_ms: float) -> bool:
+    """Return whether a partition has to be read; take the answer of one that is at its end."""
+    if fetch.parts and fetch.room_bytes <= 0:
+        return False
+    partition = fetch.partition
+    assert partition is not None
+    at_end = partition.fetch_at_end(fetch.next_offset, options.isolation)
+    if at_end is None or options.probes_now(partition, now_ms):
+        return True
+    fetch.fetched = at_end
+    return False
 
 
 async def _read_one(
-    fetch: _Fetch,
-    left_bytes: int,
-    isolation: IsolationLevel,
-    *,
-    takes_zstd: bool,
-    probes: bool,
-) -> int:
-    """Add what the partition has to its batches; return the size of that."""
-    assert fetch.partition is not None
+    fetch: _Fetch, left_bytes: int, options: _ReadOptions, now_ms: float
+) -> FetchedPartition | None:
+    """Return what the partition has next; None if it has an error."""
+    partition = fetch.partition
+    assert partition is not None
     most_bytes = max(1, min(fetch.room_bytes, left_bytes))
     try:
-        fetched = await fetch.partition.fetch(
-            fetch.next_offset, most_bytes, isolation, takes_zstd=takes_zstd, probes=probes
+        return await partition.fetch(
+            fetch.next_offset,
+            most_bytes,
+            options.isolation,
+            takes_zstd=options.takes_zstd,
+            probes=options.probes_now(partition, now_ms),
         )
     except SparkLogError as error:
         fetch.error = error_code(error)
-        return 0
-    fetch.fetched, fetch.next_offset = fetched, fetched.next_offset
-    fetch.parts += fetched.parts
-    added_bytes = sum(map(len, fetched.parts))
-    fetch.size_bytes += added_bytes
-    return added_bytes
+        return None
+
+
+# --- the answer ----------------------------------------------------------------------------------
+
+
+def _offsets(fetch: _Fetch) -> tuple[int, int, int]:
+    """Return the log start offset, high watermark and last stable offset of an answer."""
+    fetched, partition = fetch.fetched, fetch.partition
+    if fetched is not None:
+        return fetched.log_start_offset, fetched.high_watermark, fetched.last_stable_offset
+    if partition is not None and partition.end_offset >= 0:
+        return partition.log_start_offset, partition.end_offset, -1
+    return -1, -1, -1
+
+
+def _changed(
+    session: FetchSession | None, fetches: Sequence[_Fetch], *, has_session: object
+) -> Sequence[_Fetch]:
+    """Return the partitions that the answer needs: all of a full fetch, else those that changed."""
+    if not has_session:
+        return fetches
+    changed = []
+    for each in fetches:
+        start, end, _ = _offsets(each)
+        is_changed = each.wanted.answer(
+            error_code=each.error,
+            high_watermark=end,
+            log_start_offset=start,
+            must_respond=bool(each.parts) or each.preferred_read_replica >= 0,
+        )
+        if is_changed:
+            changed.append(each)
+    if session is None:
+        return fetches
+    for each in changed:
+        session.move_to_end(each.wanted)
+    return changed
+
+
+def _by_topic(fetches: Sequence[_Fetch], isolation_level: int) -> list[Any]:
+    """Return the answers of partitions; successive ones of a topic together."""
+    responses: list[Any] = []
+    last: CachedPartition | None = None
+    for each in fetches:
+        wanted = each.wanted
+        if last is None or (wanted.topic, wanted.topic_id) != (last.topic, last.topic_id):
+            responses.append(
+                _Response.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id)
+            )
+        responses[-1].partitions.append(_partition_data(each, isolation_level))
+        last = wanted
+    return responses
 
 
 def _partition_data(fetch: _Fetch, isolation_level: int) -> Any:
-    fetched, partition = fetch.fetched, fetch.partition
-    start, end, stable = -1, -1, -1
-    if fetched is not None:
-        start, end = fetched.log_start_offset, fetched.high_watermark
-        stable = fetched.last_stable_offset
-    elif partition is not None and partition.end_offset >= 0:
-        start, end, stable = partition.log_start_offset, partition.end_offset, -1
+    start, end, stable = _offsets(fetch)
     parts = () if fetch.error else fetch.parts
     return _Response.PartitionData(
-        partition_index=fetch.request.partition,
+        partition_index=fetch.wanted.partition,
         error_code=fetch.error,
         high_watermark=end,
         last_stable_offset=stable,
         log_start_offset=start,
         aborted_transactions=[] if isolation_level else None,
+        preferred_read_replica=fetch.preferred_read_replica,
         records=parts[0] if len(parts) == 1 else b"".join(parts),
     )

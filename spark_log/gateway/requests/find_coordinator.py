@@ -44,6 +44,15 @@ def _coordinator(gateway: Gateway, key_type: int, key: str) -> Any:
             error_message=f"there is no coordinator of the type {key_type}; expected 0 (group) or "
             f"1 (transaction)",
         )
+    if not gateway.is_known_alive:
+        # Others may have taken over: its registry is old.
+        return _Response.Coordinator(
+            key=key,
+            node_id=-1,
+            port=-1,
+            error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            error_message="the gateway has not shown life in time; ask again",
+        )
     found = gateway.coordinator(kind, key)
     return _Response.Coordinator(
         key=key, node_id=found.gateway_id, host=found.host, port=found.port

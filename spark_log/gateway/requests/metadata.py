@@ -34,7 +34,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """
     rack = rack_of_client(context.client_id)
     is_all = request.topics is None or (context.api_version == 0 and not request.topics)
-    image = await gateway.image()
+    # A list of all topics has those that another gateway has just created.
+    image = await (gateway.run_blocking(gateway.cluster.image) if is_all else gateway.image())
     topics: list[Any] = []
     if is_all:
         topics = [_topic(gateway, topic, rack, request) for topic in image.topics()]
@@ -121,12 +122,12 @@ def _topic(gateway: Gateway, topic: TopicImage, rack: str, request: Any) -> Any:
 
 
 def _partition(gateway: Gateway, topic: TopicImage, number: int, rack: str) -> Any:
-    """Return a partition: its only replica is the gateway, whatever roots the log lies in."""
-    leader_id = gateway.leader(topic.topic_id, number, rack).gateway_id
+    """Return a partition: its replicas are gateways, whatever roots the log lies in."""
+    replicas = gateway.replicas(topic.topic_id, number, rack)
     return _Response.MetadataResponsePartition(
         partition_index=number,
-        leader_id=leader_id,
+        leader_id=replicas[0],
         leader_epoch=topic.partitions[number].leader_epoch,
-        replica_nodes=[leader_id],
-        isr_nodes=[leader_id],
+        replica_nodes=replicas,
+        isr_nodes=replicas,
     )

@@ -38,6 +38,12 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """Commit the offsets of all partitions that exist, all of them or none."""
     if not request.group_id:
         return _all_refused(request, ErrorCode.INVALID_GROUP_ID, "")
+    member = request.member_id or context.client_id or ""
+    async with gateway.commit_order.turn(request.group_id, member):
+        return await _commit_existing(gateway, context, request)
+
+
+async def _commit_existing(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     image = await gateway.run_blocking(gateway.cluster.image)
     by_id = context.api_version >= _TOPIC_ID_VERSION
     errors: dict[tuple[str, int], int] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -14,7 +14,7 @@ from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.partitions import GatewayPartition, ProducedBatch, ProduceResult
 from spark_log.gateway.protocol import message_class
-from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.request import Api, EndConnectionError, RequestContext
 from spark_log.gateway.requests.topics import topics_of
 from spark_log.gateway.requests.transaction_errors import produce_error
 from spark_log.record import ProducerIdAndEpoch
@@ -35,19 +35,25 @@ transaction. Earlier clients have sent AddPartitionsToTxn."""
 
 
 def _error_response(request: Any, code: int, message: str) -> Any:
+    if request.acks == 0:
+        raise EndConnectionError(ErrorCode(code), message)
     return _response(request, lambda _topic, _partition: ProduceResult(code, message=message))
 
 
 # Versions 0 to 2 are advertised, because librdkafka up to 2.11 looks for them (KAFKA-18659).
-API = Api(0, "Produce", 3, 13, advertised_min_version=0, error_response=_error_response)
+API = Api(
+    0, "Produce", 3, 13, advertised_min_version=0, error_response=_error_response, overlaps=True
+)
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Append the batches, and answer when all of them are durable.
 
-    The batches take their places in the queues of their partitions in the order of requests. With
-    ``acks`` 0 there is no answer. The answer to 1 is that to -1: all in-sync replicas have them.
-    After ``timeout_ms`` a batch whose append has not begun is not appended any more.
+    The batches take their places in the queues of their partitions in the order of requests. They
+    are durable with ``acks`` -1 when all in-sync replicas have them, with 1 when the leader has
+    them. With 0 there is no answer; after an error the connection is closed instead, as in Kafka,
+    so that the client reads the metadata again. After ``timeout_ms`` a batch whose append has not
+    begun is not appended any more.
     """
     deadline_ms = gateway.partitions.now_ms() + max(request.timeout_ms, _MIN_TIMEOUT_MS)
     if request.acks not in _ACKS:
@@ -72,7 +78,11 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 continue
             records = memoryview(each.records if each.records is not None else b"")
             size_bytes += len(records)
-            produced = ProducedBatch(records, transactional_id=request.transactional_id)
+            produced = ProducedBatch(
+                records,
+                transactional_id=request.transactional_id,
+                waits_for_all=request.acks == -1 or request.transactional_id is not None,
+            )
             if request.transactional_id is not None and len(records) > _PRODUCER_POSITION + 10:
                 produced.is_ready = False
                 in_transaction[TopicIdPartition(topic.topic_id, each.index)] = produced
@@ -84,15 +94,21 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     timeout_ms = None if request.acks == 0 else deadline_ms - gateway.partitions.now_ms()
     await _wait(gateway, context, appends.values(), timeout_ms)
     results |= {key: each.result for key, each in appends.items()}
-    response = _response(request, lambda number, index: results[number, index])
-    response.throttle_time_ms = gateway.partitions.quotas.throttle_ms(
+    throttle_ms = gateway.partitions.quotas.throttle_ms(
         gateway.partitions.known_image,
         "producer",
         context.client_id or "",
         size_bytes,
         gateway.partitions.now_ms(),
     )
-    return None if request.acks == 0 else response
+    if request.acks == 0:
+        for result in results.values():
+            if result.error:
+                raise EndConnectionError(ErrorCode(result.error), result.message or "")
+        return None
+    response = _response(request, lambda number, index: results[number, index])
+    response.throttle_time_ms = throttle_ms
+    return response
 
 
 @dataclass(slots=True)
@@ -221,18 +237,15 @@ def _response(request: Any, result_of: Any) -> Any:
 
 
 def _partition_response(index: int, result: ProduceResult) -> Any:
-    errors: Sequence[Any] = ()
-    if result.record_index >= 0:
-        errors = [
-            _Response.BatchIndexAndErrorMessage(
-                batch_index=result.record_index, batch_index_error_message=result.message
-            )
-        ]
     return _Response.PartitionProduceResponse(
         index=index,
         error_code=result.error,
         base_offset=result.base_offset,
         log_append_time_ms=result.append_time_ms,
-        record_errors=errors,
+        # Without messages of their own they have the batch's (KIP-467).
+        record_errors=[
+            _Response.BatchIndexAndErrorMessage(batch_index=each, batch_index_error_message=None)
+            for each in result.record_indexes
+        ],
         error_message=result.message,
     )

@@ -29,4 +29,5 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     except AuthenticationError as error:
         await asyncio.sleep(gateway.config.connection_failed_authentication_delay_ms / 1000)
         return _Response(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=str(error))
-    return _Response(auth_bytes=answer)
+    lifetime_ms = authenticator.session_lifetime_ms if authenticator.principal else 0
+    return _Response(auth_bytes=answer, session_lifetime_ms=lifetime_ms)

@@ -15,6 +15,7 @@ from spark_log.gateway.requests import (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -55,6 +56,7 @@ from spark_log.gateway.requests import (
     sasl_handshake,
     sync_group,
     txn_offset_commit,
+    user_scram_credentials,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -83,6 +85,7 @@ _FILES: tuple[_RequestFile, ...] = (
     alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -130,6 +133,8 @@ _HANDLERS = (
     Handler(acls.DESCRIBE, acls.describe),
     Handler(acls.CREATE, acls.create),
     Handler(acls.DELETE, acls.delete),
+    Handler(user_scram_credentials.DESCRIBE, user_scram_credentials.describe),
+    Handler(user_scram_credentials.ALTER, user_scram_credentials.alter),
 )
 
 HANDLERS: Mapping[int, Handler] = {each.api.key: each for each in _HANDLERS}

@@ -3,8 +3,11 @@ from .authenticator import AuthenticationError as AuthenticationError
 from .authenticator import Authenticator as Authenticator
 from .tls import principal_of_certificate as principal_of_certificate
 from .tls import tls_context as tls_context
+from .users import MetadataUsers as MetadataUsers
 from .users import Users as Users
-from .users import credential_lines as credential_lines
+from .users import UserSource as UserSource
+from .users_file import UsersFile as UsersFile
+from .users_file import credential_lines as credential_lines
 from .users_file import delete_user as delete_user
 from .users_file import set_password as set_password
 from .users_file import user_names as user_names

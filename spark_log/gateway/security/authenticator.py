@@ -6,11 +6,14 @@ import logging
 from enum import Enum, auto
 from typing import Final
 
-from spark_log.gateway.security.scram import HASHES, Credential, ScramError, ScramExchange
+from spark_log.gateway.security.scram import ScramError, ScramExchange
 from spark_log.gateway.security.users import Users
+from spark_log.metadata import ScramCredential
+from spark_log.types import ScramMechanism
+from spark_log.util import SYSTEM_CLOCK, Clock
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, *HASHES)
+MECHANISMS: Final = (PLAIN, *(each.mechanism_name for each in ScramMechanism))
 
 _log = logging.getLogger(__name__)
 
@@ -30,28 +33,47 @@ class Authenticator:
     """Authenticates the client of one connection. For one call at a time.
 
     A connection is authenticated when an exchange has ended with an identity, and not before. A
-    client may authenticate again on the same connection (KIP-368), as the same user.
+    client may authenticate again on the same connection (KIP-368), as the same user. With a session
+    lifetime it has to: the gateway closes the connection at the next request after it.
 
     Attributes:
         mechanisms: the mechanisms that the listener offers.
         principal: the authenticated user, as ``User:alice``; empty before.
+        session_lifetime_ms: the time for which an authentication is valid; 0 for no limit.
     """
 
-    def __init__(self, users: Users, mechanisms: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        users: Users,
+        mechanisms: tuple[str, ...],
+        *,
+        session_lifetime_ms: int = 0,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         """Return the authenticator of a new connection.
 
         Args:
             users: the users.
             mechanisms: the mechanisms that the listener offers.
+            session_lifetime_ms: the time for which an authentication is valid; 0 for no limit.
+            clock: measures this time.
         """
+        self.session_lifetime_ms = session_lifetime_ms
+        self._clock = clock
+        self._authenticated_ms = 0.0
         self.mechanisms = mechanisms
         self.principal = ""
         self._users = users
         self._state = _State.HANDSHAKE
         self._mechanism = ""
         self._exchange: ScramExchange | None = None
-        self._credential: Credential | None = None
-        self._is_invented = False
+        self._credential: ScramCredential | None = None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether the client has to authenticate again before anything else is answered."""
+        age_ms = self._clock.monotonic_ms() - self._authenticated_ms
+        return bool(self.principal) and 0 < self.session_lifetime_ms <= age_ms
 
     @property
     def has_failed(self) -> bool:
@@ -84,6 +106,7 @@ class Authenticator:
         Raises:
             AuthenticationError: the client is not authenticated.
             InvalidConfigurationError: the file of users is wrong.
+            StorageError: the root, which has the users, cannot be read.
         """
         try:
             if self._state is _State.FIRST:
@@ -110,21 +133,23 @@ class Authenticator:
         return b""
 
     def _scram_first(self, token: bytes) -> bytes:
-        exchange = self._exchange = ScramExchange(self._mechanism)
+        mechanism = ScramMechanism.of_name(self._mechanism)
+        exchange = self._exchange = ScramExchange(mechanism)
         exchange.read_first(token)
-        found = self._users.credential(self._mechanism, exchange.user)
-        self._is_invented = found is None
-        self._credential = found or self._users.invented(self._mechanism, exchange.user)
+        found = self._users.credential(mechanism, exchange.user)
+        self._credential = found or self._users.invented(mechanism, exchange.user)
         self._state = _State.FINAL
         return exchange.server_first(self._credential)
 
     def _scram_final(self, token: bytes) -> bytes:
         assert self._exchange is not None
         assert self._credential is not None
-        answer = self._exchange.finish(token, self._credential)
-        if self._is_invented:
-            raise self._failed(f"there is no user {self._exchange.user!r}")
-        self._succeed(self._exchange.user)
+        user, used = self._exchange.user, self._credential
+        answer = self._exchange.finish(token, used)
+        # The client may have waited with its proof until the user was deleted.
+        if self._users.credential(used.mechanism, user) != used:
+            raise self._failed(f"there is no user {user!r} with this credential")
+        self._succeed(user)
         return answer
 
     def _succeed(self, user: str) -> None:
@@ -132,6 +157,7 @@ class Authenticator:
         if self.principal not in ("", principal):
             raise self._failed(f"{self.principal} tried to become {principal}")
         self.principal = principal
+        self._authenticated_ms = self._clock.monotonic_ms()
         self._state = _State.HANDSHAKE
         self._exchange = self._credential = None
 

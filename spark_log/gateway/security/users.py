@@ -1,153 +1,114 @@
-"""`Users`: the users of a gateway, in a file that is read again when it changes."""
+"""`Users`: the users of a gateway, in a file and in the metadata of its root."""
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
-import re
-import threading
-from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from spark_log.errors import InvalidConfigurationError
-from spark_log.gateway.security.scram import (
-    DEFAULT_ITERATIONS,
-    HASHES,
-    MIN_ITERATIONS,
-    Credential,
-)
+from spark_log.metadata import MetadataImage, ScramCredential, scram_credentials
+from spark_log.types import ScramMechanism, UserScramCredentialUpsertion
 
-_NAME: Final = re.compile(r"[^\s:\x00-\x1f]+")
+Credentials = Mapping[ScramMechanism, ScramCredential]
+"""The credentials of a user, by mechanism."""
+
+
+class UserSource(Protocol):
+    """A place of users."""
+
+    def credentials(self, name: str) -> Credentials:
+        """Return a user's credentials; empty if the source does not have the user."""
+
+    def names(self) -> list[str]:
+        """Return the names of all users, sorted."""
+
+
+class MetadataUsers:
+    """The users in the metadata of a root. Safe to use from several threads."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        """Return the users of a root; nothing is read yet.
+
+        Args:
+            image: returns the metadata, so fresh as a change of a user has to be seen.
+        """
+        self._image = image
+
+    def credentials(self, name: str) -> Credentials:
+        """Return a user's credentials; empty if there is no such user.
+
+        Raises:
+            StorageError: the root cannot be read.
+        """
+        return scram_credentials(self._image(), name)
+
+    def names(self) -> list[str]:
+        """Return the names of all users, sorted.
+
+        Raises:
+            StorageError: the root cannot be read.
+        """
+        return sorted(self._image().scram_credentials)
 
 
 class Users:
     """The credentials of users, by name. Safe to use from several threads.
 
-    Each line of the file is ``name:mechanism:iterations:salt:stored key:server key``, the last
-    three in Base64; `credential_lines` makes them. Empty lines, and those that begin with ``#``,
-    are skipped. Only its owner may read or write the file.
+    The first source that has a user has all of its credentials: a user of the file cannot be
+    changed by a change of the metadata.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            InvalidConfigurationError: it cannot be read, others may read it, or a line is wrong.
-        """
-        self._path = path
-        self._lock = threading.Lock()
+    def __init__(self, *sources: UserSource) -> None:
+        """Return the users of these sources."""
+        self._sources = sources
         self._secret = os.urandom(32)
-        self._version: tuple[int, int, int] | None = None
-        self._credentials: Mapping[tuple[str, str], Credential] = {}
-        self._refresh()
 
     def names(self) -> list[str]:
-        """Return the names of all users, sorted."""
-        return sorted({name for _, name in self._credentials})
+        """Return the names of all users, sorted.
 
-    def credential(self, mechanism: str, name: str) -> Credential | None:
+        Raises:
+            InvalidConfigurationError: the file of users is wrong.
+            StorageError: the root cannot be read.
+        """
+        return sorted({name for source in self._sources for name in source.names()})
+
+    def credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential | None:
         """Return a user's credential for a mechanism; None if there is none.
 
         Raises:
-            InvalidConfigurationError: the file was changed, and is wrong.
+            InvalidConfigurationError: the file of users is wrong.
+            StorageError: the root cannot be read.
         """
-        self._refresh()
-        return self._credentials.get((mechanism, name))
+        return self._credentials(name).get(mechanism)
 
-    def invented(self, mechanism: str, name: str) -> Credential:
+    def invented(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
         """Return a credential that nobody has: always the same salt for a name.
 
         A client cannot tell by it which names exist.
         """
-        digest = HASHES[mechanism]
-        key = hmac.digest(self._secret, f"{mechanism}/{name}".encode("utf-8", "replace"), digest)
-        return Credential(mechanism, DEFAULT_ITERATIONS, key[:24], key, key)
+        text = f"{mechanism.mechanism_name}/{name}".encode("utf-8", "replace")
+        key = hmac.digest(self._secret, text, mechanism.hash_name)
+        iterations = UserScramCredentialUpsertion.DEFAULT_ITERATIONS
+        return ScramCredential(mechanism, iterations, key[:24], key, key)
 
     def accepts(self, name: str, password: str) -> bool:
         """Return whether a password is a user's; takes some milliseconds, also without the user.
 
+        It is compared with the credential for SCRAM-SHA-256 if there is one.
+
         Raises:
-            InvalidConfigurationError: the file was changed, and is wrong.
+            InvalidConfigurationError: the file of users is wrong.
+            StorageError: the root cannot be read.
         """
-        found = [self.credential(mechanism, name) for mechanism in HASHES]
-        credential = next((each for each in found if each is not None), None)
-        if credential is None:
-            self.invented(next(iter(HASHES)), name).accepts(password)
+        found = self._credentials(name)
+        if not found:
+            self.invented(ScramMechanism.SCRAM_SHA_256, name).accepts(password)
             return False
-        return credential.accepts(password)
+        return found[min(found)].accepts(password)
 
-    def _refresh(self) -> None:
-        with self._lock:
-            try:
-                status = self._path.stat()
-                version = (status.st_mtime_ns, status.st_size, status.st_ino)
-                if version == self._version:
-                    return
-                text = self._path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise InvalidConfigurationError(
-                    f"the users cannot be read from {self._path}: {error}", key="sasl.users.file"
-                ) from None
-            if status.st_mode & 0o077:
-                raise InvalidConfigurationError(
-                    f"{self._path} has the passwords' hashes, and others than its owner may read "
-                    f"or write it: chmod 600 {self._path}",
-                    key="sasl.users.file",
-                )
-            self._credentials = _parse(self._path, text)
-            self._version = version
-
-
-def credential_lines(
-    name: str, password: str, *, iterations: int = DEFAULT_ITERATIONS
-) -> list[str]:
-    """Return the lines of a user in the file of users, one for each mechanism.
-
-    Args:
-        name: the user's name.
-        password: the user's password; it is not in the lines.
-        iterations: the number of iterations of the salted hash.
-
-    Raises:
-        InvalidConfigurationError: the name has a colon or a space, or one of both is empty.
-    """
-    if not _NAME.fullmatch(name):
-        raise InvalidConfigurationError(
-            f"a user's name is {name!r}; give one without spaces and colons"
-        )
-    if not password:
-        raise InvalidConfigurationError(f"the password of {name!r} is empty")
-    lines = []
-    for mechanism in HASHES:
-        made = Credential.of_password(mechanism, password, iterations=iterations)
-        keys = (made.salt, made.stored_key, made.server_key)
-        encoded = ":".join(b64encode(each).decode() for each in keys)
-        lines.append(f"{name}:{mechanism}:{iterations}:{encoded}")
-    return lines
-
-
-def _parse(path: Path, text: str) -> dict[tuple[str, str], Credential]:
-    found = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        try:
-            name, mechanism, iterations, *encoded = line.strip().split(":")
-            salt, stored_key, server_key = (b64decode(each, validate=True) for each in encoded)
-            size = hashlib.new(HASHES[mechanism]).digest_size
-            credential = Credential(mechanism, int(iterations), salt, stored_key, server_key)
-            if not name or not salt or {len(stored_key), len(server_key)} != {size}:
-                raise ValueError
-            if credential.iterations < MIN_ITERATIONS:
-                raise ValueError
-        except (ValueError, KeyError):
-            raise InvalidConfigurationError(
-                f"{path}, line {number}: expected name:mechanism:iterations:salt:stored key:server "
-                f"key with at least {MIN_ITERATIONS} iterations, as spark-log gateway-users writes",
-                key="sasl.users.file",
-            ) from None
-        found[mechanism, name] = credential
-    return found
+    def _credentials(self, name: str) -> Credentials:
+        for source in self._sources:
+            if found := source.credentials(name):
+                return found
+        return {}

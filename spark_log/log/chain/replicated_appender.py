@@ -198,13 +198,15 @@ class ReplicatedAppender:
         return LogAppendInfo(offset, offset + segment.record_count - 1, is_duplicate=True)
 
     def append_batches(
-        self, batches: Sequence[BatchAppend], compression: str
+        self, batches: Sequence[BatchAppend], compression: str, *, acks: int = ALL
     ) -> list[LogAppendInfo | SparkLogError]:
         """Append batches of several producers on all in-sync replicas, by one put if they can.
 
         Args:
             batches: batches that have been validated (`validated_batch`).
             compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            acks: -1 to return when all in-sync replicas have the batches; 1 to return when the
+                leader has them, after which `catch_up` has to be called.
 
         Returns:
             The result of each batch: its offsets, or the error that concerns it.
@@ -212,7 +214,8 @@ class ReplicatedAppender:
         results: list[LogAppendInfo | SparkLogError | None] = [None] * len(batches)
         while waiting := [index for index, result in enumerate(results) if result is None]:
             try:
-                decided = self._append_together([batches[each] for each in waiting], compression)
+                together = [batches[each] for each in waiting]
+                decided = self._append_together(together, compression, acks)
             except SparkLogError as error:
                 decided = [error] * len(waiting)
             for index, result in zip(waiting, decided, strict=True):
@@ -220,7 +223,7 @@ class ReplicatedAppender:
         return [result for result in results if result is not None]
 
     def _append_together(
-        self, batches: Sequence[BatchAppend], compression: str
+        self, batches: Sequence[BatchAppend], compression: str, acks: int
     ) -> Sequence[LogAppendInfo | SparkLogError | None]:
         """Append those batches that one segment may hold; the results of the others are None.
 
@@ -250,9 +253,10 @@ class ReplicatedAppender:
 
         is_repeatable = all(batch.producer is not None for batch in batches)
         try:
-            return self._chain.append(put, repeatable=is_repeatable).results
+            return self._chain.append(put, acks=acks, repeatable=is_repeatable).results
         finally:
-            self._followers.forget_put()
+            if acks == ALL:
+                self._followers.forget_put()
             for segment in staged:
                 segment.discard()
 

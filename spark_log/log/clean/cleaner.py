@@ -255,7 +255,7 @@ class PartitionCleaner:
         self._now_us = self._storage_time_us()
         segments, listing = self._segments(self._first_listing())
         view = listing.view
-        breach = self._breach(segments)
+        breach = self._breach(segments, listing.view)
         kept = segments[breach.by_size + breach.by_time :]
         self._count_expired(segments, breach, view)
         if self._is_compacted:
@@ -307,7 +307,7 @@ class PartitionCleaner:
     def _retain(self) -> DirectoryListing:
         """Move the log start offset past the segments that retention deletes."""
         segments, listing = self._segments(self._first_listing())
-        breach = self._breach(segments)
+        breach = self._breach(segments, listing.view)
         self._count_expired(segments, breach, listing.view)
         start_offset = max(self._start_offset, breach.log_start_offset or 0)
         if start_offset > listing.view.log_start_offset:
@@ -327,11 +327,15 @@ class PartitionCleaner:
     def _table_allows(self, name: SegmentName) -> bool:
         return self._table is None or self._table.allows(name, self._now_us)
 
-    def _breach(self, segments: Sequence[SegmentSummary]) -> RetentionBreach:
+    def _breach(self, segments: Sequence[SegmentSummary], view: LogView) -> RetentionBreach:
         if "delete" not in self._config.cleanup_policy:
             return RetentionBreach()
         return find_retention_breach(
-            segments, self._config, self._now_us, limit_offset=self._limit_offset
+            segments,
+            self._config,
+            self._now_us,
+            modified_us_of=lambda index: view.live.segments[index].file.modified_us,
+            limit_offset=self._limit_offset,
         )
 
     def _compact(self, listing: DirectoryListing) -> DirectoryListing:

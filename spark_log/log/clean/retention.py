@@ -8,11 +8,12 @@ to the first segment that is retained.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_log.config import TopicConfig
 from spark_log.log.segment import SegmentSummary
+from spark_log.record import NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ def find_retention_breach(
     config: TopicConfig,
     now_us: int,
     *,
+    modified_us_of: Callable[[int], int],
     limit_offset: float = math.inf,
 ) -> RetentionBreach:
     """Return the segments that retention deletes.
@@ -46,7 +48,8 @@ def find_retention_breach(
       size.
     - ``retention.ms``: the oldest segment is deleted if its largest timestamp is further in the
       past than this. A segment with a timestamp in the future is retained until ``retention.ms``
-      after that time.
+      after that time. The largest timestamp of a segment whose records have none (-1 ms in Kafka),
+      or only negative ones, is the time of its file, as in Kafka (``LogSegment.largestTimestamp``).
 
     The log may become empty; its end offset does not change.
 
@@ -55,6 +58,7 @@ def find_retention_breach(
         config: the topic's config.
         now_us: the storage's time, or earlier, microseconds since the epoch. The timestamps of
             records are compared with it.
+        modified_us_of: returns the time of the file of a segment, by the segment's index.
         limit_offset: the highest end offset of segments that may be deleted. Records after it may
             not be on all in-sync replicas.
     """
@@ -63,10 +67,13 @@ def find_retention_breach(
     by_time = 0
     future_us = None
     if config.retention_ms >= 0:
-        for segment in segments[by_size:expirable]:
-            age_us = now_us - segment.max_timestamp_us
+        for index, segment in enumerate(segments[by_size:expirable], by_size):
+            largest_us = segment.max_timestamp_us
+            if largest_us < NO_TIMESTAMP:
+                largest_us = modified_us_of(index)
+            age_us = now_us - largest_us
             if age_us <= config.retention_ms * 1000:
-                future_us = segment.max_timestamp_us if age_us < 0 else None
+                future_us = largest_us if age_us < 0 else None
                 break
             by_time += 1
     count = by_size + by_time

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
@@ -16,6 +18,8 @@ from spark_log.record import (
 from spark_log.util import Clock
 
 _LOG_APPEND_TIME = "LogAppendTime"
+_NO_TIMESTAMP_US: Final = -1_000
+"""The timestamp of a record without one, -1 ms in Kafka. No limit applies to it, as in Kafka."""
 
 
 class LogValidator:
@@ -60,7 +64,8 @@ class LogValidator:
             raise InvalidRecordError(
                 f"{keys.null_count} of {records.num_rows} records have no key, but the topic is "
                 f"compacted: it keeps the last record of each key. Give every record a key, or set "
-                f"the topic's cleanup.policy to delete"
+                f"the topic's cleanup.policy to delete",
+                record_indexes=np.flatnonzero(keys.is_null()).tolist(),
             )
 
     def _check_sizes(self, records: pa.RecordBatch) -> None:
@@ -80,14 +85,19 @@ class LogValidator:
         now_us = self._clock.time_us()
         earliest_us = now_us - self._config.message_timestamp_before_max_ms * 1000
         latest_us = now_us + self._config.message_timestamp_after_max_ms * 1000
-        for which, key, extreme in (
-            ("after", "message.timestamp.after.max.ms", int(times_us.max())),
-            ("before", "message.timestamp.before.max.ms", int(times_us.min())),
-        ):
-            if not earliest_us <= extreme <= latest_us:
-                limit_ms = self._config.dotted()[key]
-                raise InvalidTimestampError(
-                    f"a record's timestamp, {extreme} µs since the epoch, is more than "
-                    f"{limit_ms} ms {which} now. Correct it, or change the topic's {key}",
-                    timestamp_us=extreme,
-                )
+        if earliest_us <= times_us.min() and times_us.max() <= latest_us:
+            return
+        is_wrong = (times_us < earliest_us) | (times_us > latest_us)
+        is_wrong &= times_us != _NO_TIMESTAMP_US
+        indexes = np.flatnonzero(is_wrong)
+        if not len(indexes):
+            return
+        found_us = int(times_us[indexes[0]])
+        which = "after" if found_us > latest_us else "before"
+        key = f"message.timestamp.{which}.max.ms"
+        raise InvalidTimestampError(
+            f"a record's timestamp, {found_us} µs since the epoch, is more than "
+            f"{self._config.dotted()[key]} ms {which} now. Correct it, or change the topic's {key}",
+            timestamp_us=found_us,
+            record_indexes=indexes.tolist(),
+        )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from spark_log.cli.options.properties import parse_pairs, with_properties
+from spark_log.cli.options.properties import parse_pairs, warn_of_secrets, with_properties
 from spark_log.errors import InvalidConfigurationError
 
 
@@ -26,6 +26,14 @@ def test_of_a_key_that_comes_twice_the_last_counts():
 def test_what_is_no_pair_is_refused(pair):
     with pytest.raises(InvalidConfigurationError, match="--config takes KEY=VALUE"):
         parse_pairs("--config", [pair])
+
+
+def test_a_key_is_a_secret_and_the_path_of_its_file_is_none(capsys):
+    warn_of_secrets("--override", ["ssl.keystore.location", "ssl.key.location"], "")
+    assert capsys.readouterr().err == ""
+    for secret in ("ssl.key.password", "ssl.keystore.key", "ssl.key.pem", "account_key"):
+        warn_of_secrets("--override", [secret], "")
+        assert f"the value of --override {secret} in the list" in capsys.readouterr().err
 
 
 def test_properties_change_the_field_of_their_name():

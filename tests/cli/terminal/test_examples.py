@@ -107,7 +107,8 @@ def test_an_example_that_is_shown_is_run(line, shell, root):
         for disk in ("disk2", "disk3"):
             assert shell("quorum", "add", disk).status == 0
     if argv[:1] == ["gateway-users"] and argv[1] != "add":
-        assert shell("gateway-users", "add", "alice", "--file", "users", stdin=b"a").status == 0
+        for store in (("--file", "users"), ()):
+            assert shell("gateway-users", "add", "alice", *store, stdin=b"a").status == 0
     if argv[0] in ("table", "get"):
         make_tables(root, shell)
     outcome = shell(*argv, stdin=stdin)

@@ -17,6 +17,9 @@ SESSION_MS, REBALANCE_MS = 10_000, 60_000
 LIMITS = GroupLimits(4, 3000, 6000, 1_800_000)
 PROTOCOLS = (("range", b"r"), ("sticky", b"s"))
 
+MOST_EXPIRIES = 100
+"""More timeouts than a group waits for its members."""
+
 
 class Driver:
     """A group in memory, its answers by request, and the timers that are set."""
@@ -100,8 +103,11 @@ class Driver:
 
     def begin(self):
         """End the wait for members, however often it is repeated."""
-        while self.phase == "PreparingRebalance":
+        for _ in range(MOST_EXPIRIES):
+            if self.phase != "PreparingRebalance":
+                return
             self.expire("join")
+        raise AssertionError(f"the group waits for members after {MOST_EXPIRIES} timeouts")
 
     def error(self, token):
         return self.answers[token].error.name

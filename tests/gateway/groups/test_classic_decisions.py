@@ -190,8 +190,13 @@ def test_a_protocol_that_is_not_the_groups_is_refused_in_a_sync():
 def test_a_commit_without_membership_needs_an_empty_group():
     group = Driver()
     assert group.commit_error("", -1) == "NONE"
-    group.stable(1)
+    assert group.commit_error("an id of its own", -1) == "NONE"
+    assert group.commit_error("", -1, instance="i") == "NONE"
+    assert group.commit_error("a former member", 1) == "UNKNOWN_MEMBER_ID"
+    (name,) = group.stable(1)
     assert group.commit_error("", -1) == "UNKNOWN_MEMBER_ID"
+    assert group.commit_error("an id of its own", -1) == "UNKNOWN_MEMBER_ID"
+    assert group.commit_error(name, -1) == "ILLEGAL_GENERATION"
 
 
 def test_members_leave_and_the_last_one_leaves_an_empty_group():

@@ -7,11 +7,22 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
+from spark_log.coordinator import ClassicMember as ClassicGroupMember
 from spark_log.coordinator import Member, OffsetsTable
-from spark_log.gateway.groups import ConsumerGroups, ConsumerHeartbeat, GroupError
+from spark_log.gateway.groups import (
+    LEAVE_EPOCH,
+    ConsumerGroups,
+    ConsumerHeartbeat,
+    GroupCoordinators,
+    GroupError,
+    JoinRequest,
+    MemberIdentity,
+)
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 PARTITIONS = 4
+MOST_HEARTBEATS = 100
+"""More heartbeats than a client sends until a gateway has taken it in."""
 
 
 @pytest.fixture
@@ -56,7 +67,7 @@ class FakeGateway:
     def timer(self, kind, name=""):
         """Return the timer that is set for a member, or None."""
         self.timers = [each for each in self.timers if each.is_set]
-        return next((each for each in self.timers if each.expire.args[2] == (kind, name)), None)
+        return next((each for each in self.timers if each.expire.args[0] == (kind, name)), None)
 
     async def end(self, kind, name=""):
         """End a timer, and wait until what it is for is done."""
@@ -164,8 +175,13 @@ def test_a_member_that_does_not_release_its_partitions_expires(gateway, clients)
         await settle(gateway, a)
         assert gateway.timer("rebalance", "a") is None
         await b.heartbeat(gateway)
-        assert gateway.timer("rebalance", "a").delay_s == 60
+        assert gateway.timer("rebalance", "a") is None  # it has not been told
         await a.heartbeat(gateway)
+        timer = gateway.timer("rebalance", "a")
+        assert timer.delay_s == 60
+        a.take(range(PARTITIONS))  # it is late
+        await a.heartbeat(gateway)
+        assert gateway.timer("rebalance", "a") is timer
         await gateway.end("rebalance", "a")
         await b.heartbeat(gateway)
         assert len(b.owned) == PARTITIONS
@@ -194,6 +210,29 @@ def test_a_gateway_that_clients_are_not_sent_to_expires_nobody(gateway, clients)
         gateway.is_coordinator = True
         assert await a.heartbeat(gateway) == "NONE"
         assert len(a.owned) == PARTITIONS
+
+    asyncio.run(run())
+
+
+def test_a_gateway_that_clients_are_not_sent_to_commits_nothing(cluster, gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        other = FakeGateway(cluster)
+        t0 = TopicPartition("t", 0)
+
+        async def commit(at, offset):
+            return await at.groups.commit(
+                "g", a.name, None, a.epoch, {t0: OffsetAndMetadata(offset)}
+            )
+
+        assert await commit(other, 7) is GroupError.NONE
+        gateway.is_coordinator = False
+        assert await commit(gateway, 5) is GroupError.NOT_COORDINATOR
+        turns = [True, False]  # it stands still after it has accepted the request
+        gateway.groups._is_coordinator = lambda _: turns.pop(0)  # noqa: SLF001
+        assert await commit(gateway, 5) is GroupError.COORDINATOR_NOT_AVAILABLE
+        assert OffsetsTable(cluster).fetch("g")[t0].offset == 7
 
     asyncio.run(run())
 
@@ -229,6 +268,92 @@ def test_a_join_raises_the_fence_above_commits_without_membership(cluster, gatew
         await settle(gateway, a)
         assert a.epoch > 7
         assert table.generation("g") == a.epoch
+
+    asyncio.run(run())
+
+
+def test_a_member_that_joins_again_commits_with_its_new_epoch_alone(gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        late = a.read(0)
+        a.epoch = 0
+        assert await a.heartbeat(gateway) == "NONE"
+        assert await a.send(gateway, late) == "STALE_MEMBER_EPOCH"
+        assert await a.commit(gateway, 0) == "NONE"
+
+    asyncio.run(run())
+
+
+def test_a_member_is_told_its_partitions_after_an_earlier_request_got_the_answer(gateway, clients):
+    async def run():
+        a, b, _ = clients
+        await settle(gateway, a)
+        assert await b.heartbeat(gateway) == "NONE"
+        assert not b.owned
+        await a.heartbeat(gateway)  # revokes
+        await a.heartbeat(gateway)  # releases
+        await gateway.groups.heartbeat("g", ConsumerHeartbeat(Member("b"), b.epoch))
+        assert await b.heartbeat(gateway) == "NONE"
+        assert len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+class ClassicMember:
+    """A client of the classic protocol that is alone in the group, at a gateway of its own."""
+
+    def __init__(self, cluster):
+        self.groups = GroupCoordinators(cluster, _on_a_thread)
+        self.generation = -1
+        self._identity = MemberIdentity("")
+
+    async def join(self):
+        """Return the answer's error."""
+        protocols = (("range", b""),)
+        member = ClassicGroupMember("", None, "c", "", 10_000, 10_000, protocols)
+        answer = await self.groups.join("g", JoinRequest(member, "consumer", False, True))
+        if answer.error is GroupError.NONE:
+            self.generation = answer.generation
+            self._identity = MemberIdentity(answer.member_id)
+            protocol, given = ("consumer", "range"), {answer.member_id: b""}
+            await self.groups.sync("g", self._identity, self.generation, protocol, given)
+        return answer.error.name
+
+    async def commit(self, partition, offset):
+        offsets = {TopicPartition("t", partition): OffsetAndMetadata(offset, "", -1)}
+        error = await self.groups.commit("g", self._identity, self.generation, offsets)
+        return error.name
+
+    async def leave(self):
+        (error,) = (await self.groups.leave("g", [self._identity])).errors
+        return error.name
+
+
+def test_an_empty_group_changes_its_protocol_both_ways_and_keeps_its_offsets(
+    cluster, gateway, clients
+):
+    """As with Kafka's ``group.consumer.migration.policy=disabled``, one with members does not."""
+
+    async def run():
+        a, *_ = clients
+        classic = ClassicMember(cluster)
+        assert await classic.join() == "NONE"
+        assert await a.heartbeat(gateway) == "GROUP_ID_NOT_FOUND"
+        assert await classic.commit(0, 3) == "NONE"
+        assert await classic.leave() == "NONE"
+        await settle(gateway, a)
+        assert a.owned == {0: 3, 1: 0, 2: 0, 3: 0}
+        assert a.epoch > classic.generation
+        assert await classic.join() == "INCONSISTENT_GROUP_PROTOCOL"
+        assert await classic.commit(0, 4) == "UNKNOWN_MEMBER_ID"
+        assert await a.commit(gateway, 0) == "NONE"
+        await gateway.groups.heartbeat("g", ConsumerHeartbeat(Member("a"), LEAVE_EPOCH))
+        assert await classic.join() == "NONE"
+        assert classic.generation > a.epoch
+        assert a.table.fetch("g")[TopicPartition("t", 0)].offset == 4
+        assert await a.commit(gateway, 0) == "GROUP_ID_NOT_FOUND"
+        classic.groups.close()
 
     asyncio.run(run())
 
@@ -269,8 +394,11 @@ class World:
                 self._newest[tp.partition] = found.offset
         for _ in range(4):
             for each in self.clients:
-                while await each.heartbeat(self.gateways[0]) != "NONE":
-                    pass
+                for _ in range(MOST_HEARTBEATS):
+                    if await each.heartbeat(self.gateways[0]) == "NONE":
+                        break
+                else:
+                    raise AssertionError(f"no heartbeat of {MOST_HEARTBEATS} is answered")
         owned = sorted(partition for each in self.clients for partition in each.owned)
         assert owned == list(range(PARTITIONS))
 

@@ -14,7 +14,7 @@ from spark_log.gateway.groups import classic_decisions as decisions
 from spark_log.gateway.groups.coordinated_group import ForeignMembersError
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.types import OffsetAndMetadata, TopicPartition
-from tests.gateway.groups.driver import LIMITS, PROTOCOLS
+from tests.gateway.groups.driver import LIMITS, MOST_EXPIRIES, PROTOCOLS
 
 
 class Table:
@@ -35,7 +35,7 @@ class Table:
             raise IllegalGenerationError("old", generation=generation, current=self.value)
         self.value = generation
 
-    def commit(self, group, offsets, *, generation=0, member_id=""):
+    def commit(self, group, offsets, *, generation=0, member_id="", check=None):
         self.fence(group, generation)
         self.committed.update(offsets)
 
@@ -68,8 +68,11 @@ class Process:
         return next(iter(self.state.classic.members))
 
     def begin(self):
-        while self.state.classic.state == "PreparingRebalance":
+        for _ in range(MOST_EXPIRIES):
+            if self.state.classic.state != "PreparingRebalance":
+                return
             self.apply(decisions.expire(self.state, ("join", ""), LIMITS))
+        raise AssertionError(f"the group waits for members after {MOST_EXPIRIES} timeouts")
 
     def sync(self, name):
         identity = MemberIdentity(name)

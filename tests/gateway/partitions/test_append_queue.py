@@ -14,8 +14,11 @@ class Appends:
 
     def __init__(self):
         self.groups = []
+        self.settled = []
         self.may_end = asyncio.Semaphore(0)
-        self.queue = AppendQueue(self.append)
+        self.may_settle = asyncio.Event()
+        self.may_settle.set()
+        self.queue = AppendQueue(self.append, self.settle)
 
     async def append(self, produced):
         self.groups.append([bytes(each.data).decode() for each in produced])
@@ -23,9 +26,17 @@ class Appends:
         for each in produced:
             each.result = ProduceResult(base_offset=len(self.groups))
 
+    async def settle(self):
+        await self.may_settle.wait()
+        self.settled.append(len(self.groups))
+
     def put(self, name, **how):
         produced = ProducedBatch(memoryview(name.encode()), **how)
         return produced, self.queue.put(produced)
+
+
+async def nothing_left():
+    pass
 
 
 async def settle():
@@ -50,6 +61,26 @@ def test_the_first_batch_is_appended_at_once_and_those_behind_it_together():
         assert appends.groups == [["a"], ["b", "c", "d"]]
         appends.may_end.release()
         assert [(await each).base_offset for each in futures] == [1, 2, 2, 2]
+
+    run(test)
+
+
+def test_what_is_left_to_do_after_an_append_is_done_after_its_answer_and_before_the_next_one():
+    async def test():
+        appends = Appends()
+        appends.may_settle.clear()
+        (_, first), (_, second) = (appends.put(name) for name in "ab")
+        appends.may_end.release()
+        await first
+        third = appends.put("c")[1]
+        await settle()
+        assert appends.groups == [["a", "b"]]
+        assert second.done()
+        appends.may_settle.set()
+        appends.may_end.release()
+        await third
+        await settle()
+        assert (appends.groups, appends.settled) == ([["a", "b"], ["c"]], [1, 2])
 
     run(test)
 
@@ -128,7 +159,7 @@ def test_an_error_is_raised_by_the_futures_of_its_append_alone():
             for each in produced:
                 each.result = ProduceResult()
 
-        queue = AppendQueue(append)
+        queue = AppendQueue(append, nothing_left)
         first = queue.put(ProducedBatch(memoryview(b"a")))
         await settle()
         second = queue.put(ProducedBatch(memoryview(b"b")))

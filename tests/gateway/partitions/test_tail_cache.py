@@ -11,7 +11,7 @@ def filled(*batches, limit=1000):
     budget = CacheBudget(limit)
     cache = TailCache(budget)
     for batch in batches:
-        cache.add(batch)
+        cache.add(batch, 0)
     return cache, budget
 
 
@@ -58,8 +58,8 @@ def test_a_batch_before_the_last_one_is_not_added():
 def test_the_oldest_batches_of_all_caches_are_dropped():
     first, budget = filled(cached(0, 2), limit=25)
     second = TailCache(budget)
-    second.add(cached(0, 1))
-    first.add(cached(2, 3))
+    second.add(cached(0, 1), 0)
+    first.add(cached(2, 3), 0)
     assert offsets(first.find(0, 3, 1000)) == []
     assert offsets(first.find(2, 3, 1000)) == [2]
     assert offsets(second.find(0, 1, 1000)) == [0]
@@ -77,4 +77,19 @@ def test_dropped_batches_use_no_memory():
 def test_a_batch_larger_than_the_budget_is_not_kept():
     cache, budget = filled(cached(0, 2, size=100), limit=50)
     assert offsets(cache.find(0, 2, 1000)) == []
+    assert budget.used_bytes == 0
+
+
+def test_batches_that_were_added_before_a_time_are_dropped():
+    budget = CacheBudget(1000)
+    cache = TailCache(budget)
+    for base, time_ms in ((0, 100), (1, 100), (2, 250), (3, 400)):
+        cache.add(cached(base, base + 1), time_ms)
+    cache.drop_added_before(100)
+    assert offsets(cache.find(0, 4, 1000)) == [0, 1, 2, 3]
+    cache.drop_added_before(300)
+    assert offsets(cache.find(2, 4, 1000)) == []
+    assert offsets(cache.find(3, 4, 1000)) == [3]
+    assert budget.used_bytes == 10
+    cache.drop_added_before(500)
     assert budget.used_bytes == 0

@@ -80,6 +80,23 @@ def test_an_observer_that_was_paused_removes_nobody(root, clock):
     assert len(first.tick().gateways) == 2
 
 
+def test_a_gateway_that_was_paused_knows_that_others_may_do_its_work(root, clock):
+    first, second = member(root, 1), member(root, 2, **{"broker.session.timeout.ms": 5_000})
+    assert not first.is_known_alive
+    first.join()
+    second.join()
+    first.tick()
+    assert first.is_known_alive
+    clock.advance_ms(4_999)
+    assert first.is_known_alive
+    clock.advance_ms(1)  # the second one may remove it by now
+    assert not first.is_known_alive
+    first.tick()
+    assert first.is_known_alive
+    first.leave()
+    assert not first.is_known_alive
+
+
 def test_a_restarted_gateway_takes_its_own_place_and_nothing_moves(root, clock):
     first, second = member(root, 1), member(root, 2)
     first.join()

@@ -53,3 +53,11 @@ def test_a_software_name_that_kafka_would_refuse_is_refused(client, name):
         "ApiVersions", 3, client_software_name=name, client_software_version="1.2.3"
     )
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "key", [55, 57, 64], ids=["DescribeQuorum", "UpdateFeatures", "Unregister"]
+)
+def test_requests_to_controllers_are_not_advertised(client, key):
+    """Kafka's tools then say that the node does not support them: docs/limits.md."""
+    assert key not in {each.api_key for each in client.ask("ApiVersions", 0).api_keys}

@@ -71,6 +71,10 @@ def test_configs_of_the_gateway_and_of_the_cluster(gateway, client):
     assert entries["log.retention.ms"].value == "604800000"
     assert entries["message.max.bytes"].value == "1048588"
     assert entries["group.max.size"].config_source == 5
+    assert entries["broker.id"].value == own
+    listeners = entries["advertised.listeners"]
+    assert listeners.value == f"PLAINTEXT://{gateway.address}"
+    assert (listeners.config_source, listeners.config_type, listeners.read_only) == (4, 7, True)
     cluster = {each.name for each in describe(client, BROKER, "").configs}
     assert "group.max.size" in cluster
     assert "auto.create.topics.enable" not in cluster
@@ -81,6 +85,13 @@ def test_resources_without_configs_are_no_error_and_unknown_ones_are(client):
     assert describe(client, GROUP, "g").configs == []
     assert describe(client, TOPIC, "none").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(client, 77, "x").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_gateway_describes_its_own_configs_and_no_others(client):
+    for name in ("77", "a-name"):
+        found = describe(client, BROKER, name)
+        assert (found.error_code, found.configs) == (ErrorCode.INVALID_REQUEST, [])
+        assert name in found.error_message
 
 
 def listed(client, *resource_types, version=1):
@@ -139,6 +150,9 @@ def test_configs_are_changed_one_by_one(gateway, client, version):
     assert overrides(gateway) == {"cleanup.policy": "delete,compact", "segment.ms": "77"}
     alter(client, TOPIC, "a", ("cleanup.policy", SUBTRACT, "delete"), version=version)
     assert overrides(gateway)["cleanup.policy"] == "compact"
+    alter(client, TOPIC, "a", ("cleanup.policy", SUBTRACT, "compact"), version=version)
+    (found,) = describe(client, TOPIC, "a", ["cleanup.policy"]).configs
+    assert found.value == ""
     alter(client, BROKER, "", ("group.max.size", SET, "9"), version=version)
     assert gateway.cluster.image().cluster_config().group_max_size == 9
 

@@ -318,6 +318,7 @@ def test_groups_are_listed_and_described_with_their_type(gateway, member, client
     assert classic.error_code == GroupError.GROUP_ID_NOT_FOUND
 
 
+@pytest.mark.usefixtures("two_coordinators")
 def test_another_gateway_continues_and_the_late_one_has_lost_the_group(gateway, member, topic_id):
     first, second = member("a"), member("b")
     first.join()

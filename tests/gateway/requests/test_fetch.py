@@ -19,12 +19,16 @@ from tests.gateway.data_client import (
     rows_of,
 )
 from tests.gateway.support import running_gateway
-from tests.record.samples import numbered
+from tests.record.samples import numbered, record_batch, row
+from tests.waiting import wait_until
 
 _DeleteRecords = message_class("DeleteRecordsRequest")
+_Fetch = message_class("FetchRequest")
 
 LONG_MS = 20_000
 """A wait that a test does not reach the end of."""
+
+FOR_EVER_MS = 2**31 - 1
 
 
 @pytest.fixture
@@ -99,6 +103,39 @@ class TestRecords:
             offset = next_offset_of(fetched)
         assert rows == offsets(0, 50)
 
+    def test_of_any_size_end_at_max_bytes_but_for_the_first_record(self, client, log):
+        sizes = [1, 1, 5_000, 1, 40_000, 300, 1, 1, 9_000, 9_000]
+        log.append(record_batch([row(b"v" * size) for size in sizes]))
+        for limit in (1, 200, 5_100, 9_500, 60_000):
+            offset = 0
+            while offset < len(sizes):
+                fetched = fetch(client, offset, partition_max_bytes=limit)
+                assert len(fetched.records) <= max(limit, sizes[offset] + 100)
+                offset = next_offset_of(fetched)
+
+    def test_of_several_partitions_end_at_max_bytes_but_for_the_first_batch(self, client):
+        for partition in (0, 1):
+            for _ in range(3):
+                data = from_arrow(
+                    record_batch([row(b"v" * 900)]), base_offset=0, target=BatchTarget()
+                )
+                produce(client, data, partition=partition)
+
+        def sizes(**limits):
+            found = client.ask("Fetch", 11, **fetch_fields({0: 0, 1: 0}, **limits))
+            return [len(each.records) for each in found.responses[0].partitions]
+
+        one = len(fetch(client, 0, max_bytes=1).records)
+        assert sizes() == [3 * one, 3 * one]
+        assert sizes(max_bytes=4 * one) == [3 * one, one]
+        assert sizes(max_bytes=4 * one - 1) == [3 * one, 0]
+        assert sizes(max_bytes=one + 100) == [one, 0]
+        assert sizes(max_bytes=1) == [one, 0]
+        # A batch above the limit of its partition is not in an answer that has another one.
+        assert sizes(partition_max_bytes=100) == [one, 0]
+        found = client.ask("Fetch", 11, **fetch_fields({0: 3, 1: 0}, partition_max_bytes=100))
+        assert [len(each.records) for each in found.responses[0].partitions] == [0, one]
+
     def test_with_zstd_are_not_given_to_old_clients(self, client):
         data = from_arrow(
             numbered(0, 9),
@@ -129,9 +166,8 @@ class TestRecords:
         fetch(client, 0, max_wait_ms=1)
         partition.changed_ms = float("-inf")  # at rest for long, so that probes are rare
         log.append(numbered(0, 2))
-        while not (found := fetch(client, 0, max_wait_ms=1)).records:
-            pass
-        assert rows_of(found) == offsets(0, 2)
+        found = wait_until(lambda: rows_of(fetch(client, 0, max_wait_ms=1)))
+        assert found == offsets(0, 2)
 
 
 class TestOffsets:
@@ -209,13 +245,34 @@ class TestWaiting:
         memory = gateway.server.memory
         gateway.call(memory.change, memory.limit_bytes - 1000)
         client.send("Fetch", 11, **fetch_fields({0: 0}, max_wait_ms=LONG_MS))
-        while not gateway.call(lambda: memory.has_waiting):
-            pass
+        wait_until(lambda: gateway.call(lambda: memory.has_waiting))
         gateway.call(memory.change, 1000 - memory.limit_bytes)
         _, response = client.receive()
         assert rows_of(response.responses[0].partitions[0]) == offsets(0, 3)
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
+
+    @pytest.mark.parametrize("waits_for_memory", [False, True])
+    def test_ends_with_what_there_is_when_the_gateway_stops(
+        self, client, gateway, waits_for_memory
+    ):
+        """Without the end of the wait, ``stop`` would close the connection without an answer."""
+        produce(client, client_batch(0, 1))
+        server = gateway.server
+        partition = server.gateway.partitions.get(gateway.cluster.topic(TOPIC), 0)
+        if waits_for_memory:
+            gateway.call(server.memory.change, server.memory.limit_bytes - 1000)
+        fields = fetch_fields({0: 0}, max_wait_ms=FOR_EVER_MS, min_bytes=1000)
+        client.send("Fetch", 11, **fields)
+        if waits_for_memory:
+            wait_until(lambda: gateway.call(lambda: server.memory.has_waiting))
+        else:
+            wait_until(lambda: gateway.call(lambda: partition.is_waited_for))
+        gateway.run(server.stop())
+        _, response = client.receive()
+        (found,) = response.responses[0].partitions
+        assert found.error_code == ErrorCode.NONE
+        assert rows_of(found) == ([] if waits_for_memory else offsets(0, 1))
+        assert client.is_closed()
 
     def test_ends_after_max_wait(self, client):
         assert not fetch(client, 0, max_wait_ms=1).records
@@ -255,6 +312,23 @@ class TestReadCommitted:
         self.send(log, 2)
         log.append_markers([EndTransactionMarker(2, 1, False)])
         assert self.values(client) == (["1:0", "1:1"], 5)
+
+    @pytest.mark.parametrize(("committed", "expected"), [(True, [8]), (False, [4, 8])])
+    def test_ends_with_a_control_batch_if_the_log_ends_with_markers(
+        self, client, log, committed, expected
+    ):
+        self.send(log, 1, is_transactional=False)
+        self.send(log, 2)
+        log.append_markers([EndTransactionMarker(2, 1, True)])
+        self.send(log, 3)
+        log.append_markers([EndTransactionMarker(3, 1, False)])
+        log.append_markers([EndTransactionMarker(4, 1, False)])
+        kinds, offset = [], 0
+        while (fetched := fetch(client, offset, isolation_level=int(committed))).records:
+            kinds += [(each.is_control, each.last_offset) for each in batches_of(fetched)]
+            offset = next_offset_of(fetched)
+        assert [last for is_control, last in kinds if is_control] == expected
+        assert offset == 9
 
     def test_moves_past_a_log_of_aborted_records(self, client, log):
         self.send(log, 2)
@@ -310,14 +384,136 @@ class TestReadCommitted:
         assert fetch(client, 0, isolation_level=0).aborted_transactions is None
 
 
-class TestRequests:
-    def test_with_a_session_begin_anew(self, client):
-        fields = fetch_fields({0: 0}, session_id=3, session_epoch=1)
-        response = client.ask("Fetch", 11, **fields)
-        assert response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        response = client.ask("Fetch", 11, **fetch_fields({0: 0}, session_epoch=0))
-        assert (response.error_code, response.session_id) == (0, 0)
+class SessionClient:
+    """A client that keeps a fetch session, and sends only what changes."""
 
+    def __init__(self, client, version=11, topic=TOPIC):
+        self._client = client
+        self._version = version
+        self._topic = topic
+        self.id = self.epoch = 0
+
+    def fetch(self, offsets, *, forgotten=(), **fields):
+        """Return the answers of partitions by number, with their errors or records."""
+        self.send(offsets, forgotten=forgotten, **fields)
+        return self.receive()
+
+    def send(self, offsets, *, forgotten=(), **fields):
+        wanted = fetch_fields(offsets, topic=self._topic, **fields)
+        if not offsets:
+            wanted["topics"] = []
+        named = {"topic_id": self._topic} if len(self._topic) == 22 else {"topic": self._topic}
+        if forgotten:
+            wanted["forgotten_topics_data"] = [
+                _Fetch.ForgottenTopic(**named, partitions=list(forgotten))
+            ]
+        self._client.send(
+            "Fetch", self._version, session_id=self.id, session_epoch=self.epoch, **wanted
+        )
+
+    def receive(self):
+        _, response = self._client.receive()
+        if response.error_code:
+            return ErrorCode(response.error_code)
+        self.id, self.epoch = response.session_id, self.epoch + 1
+        return {
+            each.partition_index: ErrorCode(each.error_code).name
+            if each.error_code
+            else [offset for offset, _ in rows_of(each)]
+            for topic in response.responses
+            for each in topic.partitions
+        }
+
+
+class TestSessions:
+    @pytest.fixture
+    def session(self, client):
+        return SessionClient(client)
+
+    def test_answer_only_partitions_that_changed(self, client, session):
+        assert session.fetch({0: 0, 1: 0}) == {0: [], 1: []}
+        assert session.id
+        assert session.fetch({}) == {}
+        produce(client, client_batch(0, 2), partition=1)
+        assert session.fetch({}) == {1: [0, 1]}
+        assert session.fetch({}) == {1: [0, 1]}  # the client has not moved on
+        assert session.fetch({1: 2}) == {}
+
+    def test_know_topics_by_their_ids(self, client, gateway):
+        session = SessionClient(client, 17, gateway.cluster.topic(TOPIC).topic_id)
+        assert session.fetch({0: 0, 1: 0}) == {0: [], 1: []}
+        produce(client, client_batch(0, 2), partition=1)
+        assert session.fetch({}) == {1: [0, 1]}
+        assert session.fetch({}, forgotten=[1]) == {}
+        assert session.fetch({1: 0}) == {1: [0, 1]}
+
+    def test_wait_for_records_of_all_their_partitions(self, gateway, client, session):
+        session.fetch({0: 0, 1: 0})
+        session.send({}, max_wait_ms=LONG_MS)
+        with gateway.client() as producer:
+            produce(producer, client_batch(0, 3), partition=1)
+        assert session.receive() == {1: [0, 1, 2]}
+
+    def test_forget_partitions(self, client, session):
+        session.fetch({0: 0, 1: 0})
+        produce(client, client_batch(0, 2), partition=0)
+        produce(client, client_batch(0, 2), partition=1)
+        assert session.fetch({}, forgotten=[0]) == {1: [0, 1]}
+
+    def test_tell_a_deletion_of_records(self, client, session):
+        produce(client, client_batch(0, 3))
+        session.fetch({0: 3})
+        deleted = _DeleteRecords.DeleteRecordsTopic(
+            name=TOPIC,
+            partitions=[_DeleteRecords.DeleteRecordsPartition(partition_index=0, offset=3)],
+        )
+        client.ask("DeleteRecords", 2, topics=[deleted])
+        assert session.fetch({}) == {0: []}
+        assert session.fetch({}) == {}
+
+    def test_tell_errors_each_time(self, session):
+        assert session.fetch({0: 0, 7: 0}) == {0: [], 7: "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert session.fetch({}, max_wait_ms=LONG_MS) == {7: "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert session.fetch({0: 99}) == {0: "OFFSET_OUT_OF_RANGE", 7: "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert session.fetch({0: 0}, forgotten=[7]) == {0: []}
+
+    def test_read_those_first_that_had_no_room(self, client, session):
+        for partition in (0, 1):
+            produce(client, client_batch(0, 2), partition=partition)
+        limits = {"max_bytes": 1, "partition_max_bytes": 1}
+        found = [session.fetch(offsets, **limits) for offsets in ({0: 0, 1: 0}, {}, {})]
+        assert [[key for key, rows in each.items() if rows] for each in found] == [[0], [0], [1]]
+
+    def test_of_another_gateway_or_of_one_that_began_anew_are_refused(self, client, session):
+        session.id, session.epoch = 17, 1
+        assert session.fetch({}) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    def test_are_used_by_one_request_at_a_time(self, gateway, client, session):
+        session.fetch({0: 0})
+        session.send({}, max_wait_ms=LONG_MS)
+        with gateway.client() as other:
+            second = SessionClient(other)
+            second.id, second.epoch = session.id, session.epoch + 1
+            assert second.fetch({}) == {}
+            produce(other, client_batch(0, 1))
+        assert session.receive() is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+    def test_end_with_the_last_epoch(self, gateway, client, session):
+        session.fetch({0: 0})
+        before = gateway.call(len, gateway.server.gateway.fetch_sessions)
+        session.epoch = -1
+        assert session.fetch({}, max_wait_ms=LONG_MS) == {}
+        assert (before, gateway.call(len, gateway.server.gateway.fetch_sessions)) == (1, 0)
+        assert session.id == 0
+
+    def test_are_not_given_to_clients_that_want_none(self, client):
+        response = client.ask("Fetch", 11, **fetch_fields({0: 0}, session_epoch=-1))
+        assert response.session_id == 0
+        response = client.ask("Fetch", 6, **fetch_fields({0: 0}))
+        assert response.session_id == 0
+
+
+class TestRequests:
     def test_with_a_newer_leader_epoch_are_refused(self, client):
         assert fetch(client, 0, epoch=5).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
         assert fetch(client, 0, epoch=0).error_code == ErrorCode.NONE
@@ -336,8 +532,14 @@ class TestRequests:
         with Producer(root) as producer:
             producer.send(TOPIC, b"new").result()
         # For metadata.max.age.ms the gateway may know the old topic: its records, or what is left.
-        while (found := rows_of(answer := fetch(client, 0))) != [(0, "new")]:
-            assert answer.error_code or found in ([], offsets(0, 2))
+
+        def is_new():
+            answer = fetch(client, 0)
+            found = rows_of(answer)
+            assert answer.error_code or found in ([], offsets(0, 2), [(0, "new")])
+            return found == [(0, "new")]
+
+        wait_until(is_new)
 
 
 def list_offsets_fields(timestamp, *, epoch=-1, isolation_level=0):

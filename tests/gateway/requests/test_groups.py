@@ -1,13 +1,17 @@
 """Groups of Kafka's clients: each request in its versions, and two gateways of one group."""
 
+import threading
+
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic
+from spark_log.coordinator import OffsetsTable
 from spark_log.errors import InconsistentGroupProtocolError
 from spark_log.gateway.groups import GroupError
 from spark_log.gateway.protocol import message_class
 from spark_log.types import OffsetAndMetadata, TopicPartition
-from tests.gateway.support import RawClient, running_gateway
+from tests.gateway.support import running_gateway
+from tests.waiting import wait_until
 
 _Join = message_class("JoinGroupRequest")
 _Sync = message_class("SyncGroupRequest")
@@ -107,8 +111,16 @@ class Member:
         )
         return answer.error_code or answer.members[0].error_code
 
-    def commit(self, offset, *, partition=0, topic="t", metadata="m", version=9):
-        answer = self.client.ask(
+    def commit(self, offset, **fields):
+        self.send_commit(offset, **fields)
+        return self.receive_commit()
+
+    def receive_commit(self):
+        _, answer = self.client.receive()
+        return answer.topics[0].partitions[0].error_code
+
+    def send_commit(self, offset, *, partition=0, topic="t", metadata="m", version=9):
+        self.client.send(
             "OffsetCommit",
             version,
             group_id=self.group,
@@ -129,7 +141,6 @@ class Member:
                 )
             ],
         )
-        return answer.topics[0].partitions[0].error_code
 
     def stable(self):
         """Join alone, and take an assignment."""
@@ -153,8 +164,7 @@ def test_two_members_share_a_group_and_leave_it(gateway, versions):
     if versions[0] >= 4:
         follower.receive_join()
         follower.send_join()
-    while leader.heartbeat() is GroupError.NONE:
-        pass
+    wait_until(lambda: leader.heartbeat() is not GroupError.NONE)
     again = leader.join()
     joined = follower.receive_join()
     assert (again.generation_id, joined.generation_id) == (2, 2)
@@ -171,6 +181,7 @@ def test_two_members_share_a_group_and_leave_it(gateway, versions):
     assert leader.leave() == GroupError.NONE
 
 
+@pytest.mark.usefixtures("two_coordinators")
 def test_a_second_gateway_goes_on_and_the_first_one_has_lost_the_group(gateway, topic):
     """The first gateway still thinks that it coordinates: its members' commits are refused."""
     with running_gateway(gateway.cluster.root) as other:
@@ -184,8 +195,7 @@ def test_a_second_gateway_goes_on_and_the_first_one_has_lost_the_group(gateway, 
         newcomer.send_join()
         newcomer.receive_join()
         newcomer.send_join()
-        while moved.heartbeat() is GroupError.NONE:
-            pass
+        wait_until(lambda: moved.heartbeat() is not GroupError.NONE)
         moved.send_join()
         moved.receive_join()
         newcomer.receive_join()
@@ -201,6 +211,7 @@ def test_a_second_gateway_goes_on_and_the_first_one_has_lost_the_group(gateway, 
         assert offsets[T0].offset == 5
 
 
+@pytest.mark.usefixtures("two_coordinators")
 def test_a_gateway_that_lost_a_race_answers_not_coordinator(gateway):
     with running_gateway(gateway.cluster.root) as other:
         first = Member(gateway).stable()
@@ -236,8 +247,11 @@ def test_a_client_without_membership_commits_and_fetches(gateway, client, topic,
         partition_index=1, committed_offset=3, committed_metadata=None
     )
     wanted = _Commit.OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=[partition])
-    answer = client.ask("OffsetCommit", version, group_id="g", topics=[wanted])
-    assert answer.topics[0].partitions[0].error_code == GroupError.NONE
+    for member_id in ("", "an id of its own"):
+        answer = client.ask(
+            "OffsetCommit", version, group_id="g", member_id=member_id, topics=[wanted]
+        )
+        assert answer.topics[0].partitions[0].error_code == GroupError.NONE
     if version < 8:
         topics = [_Fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
         found = client.ask("OffsetFetch", version, group_id="g", topics=topics).topics
@@ -331,15 +345,29 @@ def test_the_first_group_finalizes_the_feature(gateway):
 
 
 def test_a_gateway_that_stops_sends_waiting_members_away(tmp_path):
+    """Without that, ``stop`` would close their connections without an answer after a time."""
     with running_gateway(tmp_path / "root") as gateway:
-        Member(gateway).stable()
-        waiting = Member(gateway)
-        waiting.send_join()
-        waiting.receive_join()
-        waiting.send_join()
-        assert isinstance(waiting.client, RawClient)
-        gateway.call(gateway.server.gateway.groups.close)
-        assert waiting.receive_join().error_code == GroupError.NOT_COORDINATOR
+        rebalancing = Member(gateway, "joining").stable()
+        joining = Member(gateway, "joining")
+        joining.send_join()
+        joining.receive_join()
+        joining.send_join()
+        leader = Member(gateway, "syncing").stable()
+        syncing = Member(gateway, "syncing")
+        syncing.send_join()
+        syncing.receive_join()
+        syncing.send_join()
+        wait_until(lambda: leader.heartbeat() is not GroupError.NONE)
+        leader.join()
+        syncing.receive_join()
+        syncing.send_sync()
+        requests = lambda: [each.in_flight for each in gateway.server.connections]  # noqa: E731
+        wait_until(lambda: sorted(gateway.call(requests)) == [0, 0, 1, 1])
+        gateway.run(gateway.server.stop())
+        assert joining.receive_join().error_code == GroupError.NOT_COORDINATOR
+        assert syncing.client.receive()[1].error_code == GroupError.NOT_COORDINATOR
+        for each in (rebalancing, leader, joining, syncing):
+            assert each.client.is_closed()
 
 
 def test_a_request_without_a_group_is_refused(gateway, client):
@@ -347,3 +375,26 @@ def test_a_request_without_a_group_is_refused(gateway, client):
     assert client.ask("Heartbeat", 4, group_id="").error_code == GroupError.INVALID_GROUP_ID
     assert client.ask("LeaveGroup", 4, group_id="").error_code == GroupError.INVALID_GROUP_ID
     assert client.ask("SyncGroup", 5, group_id="").error_code == GroupError.INVALID_GROUP_ID
+
+
+def test_commits_of_one_connection_take_effect_in_their_order(gateway, topic, monkeypatch):
+    """They are made on several threads; here each first one is the slower one."""
+    member = Member(gateway).stable()
+    commit = OffsetsTable.commit
+    first_ended = threading.Event()
+    begun = []
+
+    def slow_commit(table, group, offsets, **options):
+        begun.append(offsets[T0].offset)
+        if len(begun) == 1:
+            first_ended.wait(0.2)
+        commit(table, group, offsets, **options)
+        first_ended.set()
+
+    monkeypatch.setattr(OffsetsTable, "commit", slow_commit)
+    for offset in (1, 2):
+        member.send_commit(offset)
+    for _ in range(2):
+        assert member.receive_commit() == GroupError.NONE
+    assert begun == [1, 2]
+    assert topic.list_group_offsets("g")[T0].offset == 2

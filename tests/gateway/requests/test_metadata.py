@@ -48,6 +48,14 @@ def test_each_version_lists_all_topics_with_a_leader_for_each_partition(
     assert ids == (known if version >= 10 else dict.fromkeys(found, ZERO_UUID))
 
 
+def test_a_list_of_all_topics_has_one_that_somebody_else_has_just_created(client, admin):
+    assert len(client.ask("Metadata", 12, topics=None).topics) == 2
+    admin.create_topics([NewTopic("hotels")])
+    assert "hotels" in topics(client.ask("Metadata", 12, topics=None))
+    admin.create_topics([NewTopic("trains")])
+    assert "trains" in topics(client.ask("DescribeTopicPartitions", 0, topics=[]))
+
+
 def test_none_and_no_topics_are_not_the_same_from_version_1_on(client, admin):
     assert client.ask("Metadata", 1, topics=[]).topics == []
     assert len(client.ask("Metadata", 0, topics=[]).topics) == 2

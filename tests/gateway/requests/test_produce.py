@@ -5,8 +5,14 @@ import threading
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic
+from spark_log.errors import StorageError
 from spark_log.gateway.errors import ErrorCode
-from spark_log.gateway.record_batches import BatchTarget, CompressionType, from_arrow
+from spark_log.gateway.record_batches import (
+    BatchTarget,
+    CompressionType,
+    from_arrow,
+    split,
+)
 from spark_log.gateway.requests import produce as produce_module
 from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.gateway.data_client import (
@@ -20,7 +26,8 @@ from tests.gateway.data_client import (
     rows_of,
 )
 from tests.gateway.support import TIMEOUT_S, running_gateway
-from tests.record.samples import numbered
+from tests.record.samples import numbered, record_batch, row
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -85,17 +92,56 @@ class TestABatch:
         (batch,) = batches_of(fetch(client, 0, topic="timed"))
         assert (batch.timestamp_type, batch.max_timestamp_ms) == (1, answer.log_append_time_ms)
 
+    def test_without_timestamps_keeps_none(self, client, root):
+        """The limit of the topic does not concern it, as in Kafka."""
+        configs = {"message.timestamp.before.max.ms": "1000"}
+        Admin(root).create_topics([NewTopic("limited", topic_configs=configs)])
+        rows = [row(value=b"a", timestamp=-1_000)]
+        data = from_arrow(record_batch(rows), base_offset=0, target=BatchTarget())
+        assert split(data, max_batches=1)[0].max_timestamp_ms == -1
+        assert produce(client, data, topic="limited").error_code == ErrorCode.NONE
+        with running_gateway(root) as other, other.client() as from_log:
+            for reader in (client, from_log):
+                (batch,) = batches_of(fetch(reader, 0, topic="limited"))
+                assert batch.max_timestamp_ms == -1
+        rows = [row(value=b"a", timestamp=-2_000)]
+        data = from_arrow(record_batch(rows), base_offset=0, target=BatchTarget())
+        answer = produce(client, data, topic="limited")
+        assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+
     def test_without_keys_is_refused_by_a_compacted_topic(self, client, root):
         configs = {"cleanup.policy": "compact"}
         Admin(root).create_topics([NewTopic("compacted", topic_configs=configs)])
-        data = bytearray(from_arrow(numbered(0, 2), base_offset=0, target=BatchTarget()))
+        rows = [row(key=b"a"), row(key=None), row(key=b"b"), row(key=None)]
+        data = from_arrow(record_batch(rows), base_offset=0, target=BatchTarget())
         answer = produce(client, data, topic="compacted")
         assert answer.error_code == ErrorCode.INVALID_RECORD
         assert "compacted" in answer.error_message
+        assert [each.batch_index for each in answer.record_errors] == [1, 3]
 
     def test_gets_no_answer_with_acks_0(self, client):
         client.send("Produce", 9, **produce_fields(client_batch(), acks=0))
         assert produce(client, client_batch()).base_offset == 2
+
+    @pytest.mark.parametrize(
+        "what", [{"topic": "trains"}, {"partition": 2}, {"data": b"damaged"}, {"acks": 0}]
+    )
+    def test_with_acks_0_closes_the_connection_of_a_client_whose_batch_is_refused(
+        self, gateway, client, root, what, monkeypatch
+    ):
+        """As in Kafka: the client would send to the wrong place for ever otherwise."""
+        if "acks" in what:  # a fault before the append
+
+            async def fails(*_):
+                raise StorageError("the root cannot be read")
+
+            monkeypatch.setattr("spark_log.gateway.requests.produce.topics_of", fails)
+        fields = {"data": client_batch(), "acks": 0} | what
+        client.send("Produce", 9, **produce_fields(**fields))
+        assert client.is_closed()
+        assert values_in(root) == []
+        with gateway.client() as other:
+            assert other.ask("ApiVersions", 0).error_code == 0
 
 
 class TestAnIdempotentProducer:
@@ -239,8 +285,7 @@ class TestATimeout:
         memory = gateway.server.memory
         assert gateway.call(lambda: memory.used_bytes) > 0, "the append still uses its request"
         held.set()
-        while gateway.call(lambda: memory.used_bytes):
-            pass
+        wait_until(lambda: not gateway.call(lambda: memory.used_bytes))
         assert values_in(root) == [b"record:0"]
 
     def test_and_a_repeat_do_not_double_a_batch(self, client, held, root):

@@ -11,6 +11,11 @@ _Wanted = message_class("DescribeTopicPartitionsRequest")
 _LogDirs = message_class("DescribeLogDirsRequest")
 _Elect = message_class("ElectLeadersRequest")
 _Reassign = message_class("AlterPartitionReassignmentsRequest")
+_Dirs = message_class("AlterReplicaLogDirsRequest")
+
+
+def _topic(name):
+    return message_class("MetadataRequest").MetadataRequestTopic(name=name)
 
 
 @pytest.fixture
@@ -88,23 +93,56 @@ def test_an_election_tells_the_error_of_each_partition(client, root, version):
         assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_partitions_move_between_roots(client, root):
-    def alter(replicas, topic="a", number=0):
-        partition = _Reassign.ReassignablePartition(partition_index=number, replicas=replicas)
-        wanted = [_Reassign.ReassignableTopic(name=topic, partitions=[partition])]
-        (found,) = client.ask("AlterPartitionReassignments", 0, topics=wanted).responses
-        return found.partitions[0].error_code
+def reassign(client, replicas, topic="a", number=0):
+    """Ask for the reassignment of a partition; return its error code."""
+    partition = _Reassign.ReassignablePartition(partition_index=number, replicas=replicas)
+    wanted = [_Reassign.ReassignableTopic(name=topic, partitions=[partition])]
+    (found,) = client.ask("AlterPartitionReassignments", 0, topics=wanted).responses
+    return found.partitions[0].error_code
 
-    assert alter([1]) == 0
+
+def test_partitions_move_between_roots(client, root):
+    assert reassign(client, [1]) == 0
     (listed,) = client.ask("ListPartitionReassignments", 0, topics=None).topics
     assert [(each.partition_index, each.adding_replicas) for each in listed.partitions] == [
         (0, [1])
     ]
-    assert alter(None) == 0
+    assert reassign(client, None) == 0
     assert client.ask("ListPartitionReassignments", 0, topics=None).topics == []
-    assert alter(None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-    assert alter([77]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert alter([1], "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert reassign(client, None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert reassign(client, [77]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(client, [1], "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_partition_may_be_reassigned_to_the_gateway_that_clients_see_it_on(gateway, client, root):
+    (topic,) = client.ask("Metadata", 4, topics=[_topic("a")]).topics
+    shown = topic.partitions[0].replica_nodes
+    assert reassign(client, shown) == 0
+    assert client.ask("ListPartitionReassignments", 0, topics=None).topics == []
+    assert reassign(client, [*shown, 1]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert reassign(client, shown, number=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    Admin(root).register_broker(shown[0], root.parent / "as the gateway")
+    gateway.cluster.image()
+    assert reassign(client, shown) == 0
+    (listed,) = client.ask("ListPartitionReassignments", 0, topics=None).topics
+    assert listed.partitions[0].adding_replicas == shown
+
+
+@pytest.mark.parametrize("version", range(1, 3))
+def test_replicas_stay_in_their_directories(client, root, version):
+    def alter(path, topic="a", number=0):
+        wanted = _Dirs.AlterReplicaLogDir(
+            path=str(path), topics=[_Dirs.AlterReplicaLogDirTopic(name=topic, partitions=[number])]
+        )
+        (found,) = client.ask("AlterReplicaLogDirs", version, dirs=[wanted]).results
+        assert (found.topic_name, found.partitions[0].partition_index) == (topic, number)
+        return found.partitions[0].error_code
+
+    assert alter(root) == 0
+    assert alter(root.parent / "one") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter("/elsewhere") == ErrorCode.LOG_DIR_NOT_FOUND
+    assert alter(root, number=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert alter(root, "none") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(1, 4))

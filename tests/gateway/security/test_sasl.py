@@ -7,9 +7,17 @@ import struct
 
 import pytest
 
+from spark_log import Admin
+from spark_log.config import GatewayConfig
 from spark_log.errors import InvalidConfigurationError
 from spark_log.gateway.errors import ErrorCode
-from spark_log.gateway.security import Users, credential_lines
+from spark_log.gateway.security import Users, UsersFile, credential_lines
+from spark_log.types import (
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
+from spark_log.util.clock import ManualClock
 from tests.gateway.support import frame, running_gateway
 
 USER, PASSWORD = "alice,=", "correct horse ü"
@@ -256,6 +264,151 @@ def test_a_listener_without_sasl_says_so(tmp_path):
         assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
+# --- users in the metadata -----------------------------------------------------------------------
+
+
+def upsertions(user=USER, password=PASSWORD):
+    return [
+        UserScramCredentialUpsertion.of_password(user, mechanism, password, iterations=4096)
+        for mechanism in ScramMechanism
+    ]
+
+
+def deletions(user=USER):
+    return [UserScramCredentialDeletion(user, mechanism) for mechanism in ScramMechanism]
+
+
+@pytest.fixture
+def by_metadata(tmp_path):
+    config = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": MECHANISMS,
+        "connection.failed.authentication.delay.ms": 0,
+        "connections.max.reauth.ms": 60_000,
+        "metadata.max.age.ms": 0,
+    }
+    with running_gateway(tmp_path / "root", clock=ManualClock(), **config) as running:
+        yield running
+
+
+def authenticates(gateway, mechanism, user=USER, password=PASSWORD):
+    with gateway.client() as client:
+
+        def send(token):
+            return client.ask("SaslAuthenticate", 2, auth_bytes=token)
+
+        handshake(client, mechanism)
+        if mechanism == "PLAIN":
+            answer = send(plain(user, password))
+        else:
+            answer, _ = scram(mechanism, send, user, password)
+        assert answer.error_code in (0, ErrorCode.SASL_AUTHENTICATION_FAILED)
+        return answer.error_code == 0
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS.split(","))
+def test_a_running_gateway_sees_users_that_others_add_change_and_delete(
+    tmp_path, by_metadata, mechanism
+):
+    other = Admin(tmp_path / "root")
+    assert not authenticates(by_metadata, mechanism)
+    other.alter_user_scram_credentials(upsertions())
+    assert authenticates(by_metadata, mechanism)
+    other.alter_user_scram_credentials(upsertions(password="another"))
+    assert not authenticates(by_metadata, mechanism)
+    assert authenticates(by_metadata, mechanism, password="another")
+    other.alter_user_scram_credentials(deletions())
+    assert not authenticates(by_metadata, mechanism, password="another")
+
+
+def test_a_user_of_the_file_cannot_be_changed_in_the_metadata(tmp_path, gateway):
+    admin = Admin(tmp_path / "root")
+    admin.alter_user_scram_credentials(upsertions(password="taken") + upsertions("bob", "b"))
+    for mechanism in MECHANISMS.split(","):
+        assert authenticates(gateway, mechanism)
+        assert not authenticates(gateway, mechanism, password="taken")
+    by_age = gateway.server.gateway.cluster.image  # read again, whatever metadata.max.age.ms is
+    assert "bob" in by_age().scram_credentials
+    assert authenticates(gateway, "SCRAM-SHA-256", "bob", "b")
+
+
+def test_a_user_that_is_deleted_within_an_exchange_is_out(tmp_path, by_metadata):
+    admin = Admin(tmp_path / "root")
+    admin.alter_user_scram_credentials(upsertions())
+    with by_metadata.client() as client:
+        tokens: list[bytes] = []
+
+        def send(token):
+            if tokens:
+                admin.alter_user_scram_credentials(deletions())
+            tokens.append(token)
+            return client.ask("SaslAuthenticate", 2, auth_bytes=token)
+
+        handshake(client, "SCRAM-SHA-256")
+        answer, _ = scram("SCRAM-SHA-256", send)
+        assert len(tokens) == 2
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_session_ends_and_a_deleted_user_with_it(tmp_path, by_metadata, is_deleted):
+    admin = Admin(tmp_path / "root")
+    admin.alter_user_scram_credentials(upsertions())
+    clock = by_metadata.clock
+    with by_metadata.client() as client:
+        handshake(client, "PLAIN")
+        answer = client.ask("SaslAuthenticate", 2, auth_bytes=plain())
+        assert answer.session_lifetime_ms == 60_000
+        clock.advance_ms(59_999)
+        assert client.ask("Metadata", 12, topics=None).brokers
+        if is_deleted:
+            admin.alter_user_scram_credentials(deletions())
+        clock.advance_ms(1)
+        handshake(client, "PLAIN")
+        answer = client.ask("SaslAuthenticate", 2, auth_bytes=plain())
+        if is_deleted:
+            assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert answer.session_lifetime_ms == 0
+            assert client.is_closed()
+            return
+        assert client.ask("Metadata", 12, topics=None).brokers
+        clock.advance_ms(60_000)
+        client.send("Metadata", 12, topics=None)
+        assert client.is_closed()
+
+
+def test_without_a_session_lifetime_a_client_authenticates_once(tmp_path, users_file):
+    config = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.users.file": str(users_file),
+        "sasl.enabled.mechanisms": "PLAIN",
+    }
+    clock = ManualClock()
+    with (
+        running_gateway(tmp_path / "root", clock=clock, **config) as gateway,
+        gateway.client() as client,
+    ):
+        handshake(client, "PLAIN")
+        answer = client.ask("SaslAuthenticate", 2, auth_bytes=plain())
+        assert answer.session_lifetime_ms == 0
+        clock.advance_ms(10**9)
+        assert client.ask("Metadata", 12, topics=None).brokers
+
+
+def test_a_listener_without_users_says_so(tmp_path, caplog):
+    with running_gateway(tmp_path / "other", **{"security.protocol": "SASL_PLAINTEXT"}) as gateway:
+        assert not authenticates(gateway, "SCRAM-SHA-256")
+    assert "no client can authenticate, because there are no users" in caplog.text
+
+
+def test_a_principal_without_its_kind_is_refused():
+    with pytest.raises(InvalidConfigurationError, match="expected list User:alice;User:bob"):
+        GatewayConfig.parse({"super.users": "User:CN=a,O=b;alice"})
+    config = GatewayConfig.parse({"super.users": " User:CN=a,O=b ; User:alice;"})
+    assert config.super_users == ("User:CN=a,O=b", "User:alice")
+
+
 # --- clients that others wrote -------------------------------------------------------------------
 
 
@@ -295,7 +448,7 @@ def test_kafka_python_authenticates(gateway, users_file, mechanism):
 
 
 def test_a_user_that_is_added_or_removed_counts_at_once(users_file):
-    users = Users(users_file)
+    users = Users(UsersFile(users_file))
     assert users.accepts(USER, PASSWORD)
     assert not users.accepts("bob", "b")
     users_file.write_text("\n".join(credential_lines("bob", "b", iterations=4096)))
@@ -316,32 +469,27 @@ def test_a_user_that_is_added_or_removed_counts_at_once(users_file):
 def test_a_wrong_line_is_named(users_file, text):
     users_file.write_text(f"# head\n{text}\n")
     with pytest.raises(InvalidConfigurationError, match="line 2: expected name:mechanism"):
-        Users(users_file)
+        UsersFile(users_file)
 
 
 def test_too_few_iterations_are_refused(users_file):
     users_file.write_text(credential_lines(USER, PASSWORD, iterations=1000)[0])
     with pytest.raises(InvalidConfigurationError, match="at least 4096 iterations"):
-        Users(users_file)
+        UsersFile(users_file)
 
 
 def test_a_file_that_others_may_read_is_refused(users_file):
     users_file.chmod(0o640)
     with pytest.raises(InvalidConfigurationError, match="chmod 600"):
-        Users(users_file)
+        UsersFile(users_file)
 
 
 def test_a_file_that_is_missing_is_one_error(tmp_path):
     with pytest.raises(InvalidConfigurationError, match="cannot be read from"):
-        Users(tmp_path / "none")
+        UsersFile(tmp_path / "none")
 
 
 @pytest.mark.parametrize(("name", "password"), [("", "x"), ("a:b", "x"), ("a b", "x"), ("a", "")])
 def test_a_user_without_a_name_or_a_password_is_refused(name, password):
     with pytest.raises(InvalidConfigurationError):
         credential_lines(name, password)
-
-
-def test_a_listener_with_sasl_needs_users(tmp_path):
-    with pytest.raises(InvalidConfigurationError, match=r"sasl\.users\.file is missing"):
-        running_gateway(tmp_path / "other", **{"security.protocol": "SASL_PLAINTEXT"}).__enter__()

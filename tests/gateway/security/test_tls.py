@@ -1,58 +1,17 @@
 """TLS: encrypted listeners, certificates of clients, and wrong files."""
 
-import datetime
 import socket
 import ssl
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from spark_log.errors import InvalidConfigurationError
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api
 from spark_log.gateway.requests import HANDLERS, Handler
 from spark_log.gateway.security import credential_lines
+from tests.gateway.security.certificates import write_certificate
 from tests.gateway.support import TIMEOUT_S, RawClient, running_gateway
-
-
-def write_certificate(path, name, signer=None, password=None):
-    """Write key and certificate as one PEM file; return both. It signs itself without a signer."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "spark-log"),
-            x509.NameAttribute(NameOID.COMMON_NAME, name),
-        ]
-    )
-    signer_key, issuer = signer or (key, subject)
-    now = datetime.datetime.now(datetime.UTC)
-    names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(names, critical=False)
-        .add_extension(x509.BasicConstraints(ca=signer is None, path_length=None), critical=True)
-        .sign(signer_key, hashes.SHA256())
-    )
-    encryption = (
-        serialization.NoEncryption()
-        if password is None
-        else serialization.BestAvailableEncryption(password.encode())
-    )
-    path.write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-        + certificate.public_bytes(serialization.Encoding.PEM)
-    )
-    path.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    return key, subject
 
 
 @pytest.fixture(scope="module")

@@ -66,6 +66,14 @@ def test_a_replica_that_was_emptied_since_it_was_looked_at_is_told(store, clock)
 
 
 class TestMerging:
+    def test_without_a_policy_segments_are_merged_and_every_record_stays(self, store, clock):
+        log = open_log(store, clock=clock, merge_tail_segments=0, retention_ms=1, cleanup_policy=())
+        for sequence in range(0, 40, 2):
+            log.append(numbered(sequence, 2), producer=ProducerAppend(7, 0, sequence))
+        clock.advance_ms(DAY_MS)
+        assert clean(log).log_start_offset == 0
+        assert live(log) == [SegmentName(0, 39, 1)]
+
     def test_merging_leaves_few_segments_and_every_record(self, log, inner):
         before = values(log)
         report = clean(log)

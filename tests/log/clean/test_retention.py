@@ -1,5 +1,7 @@
 """Retention: the cases of Kafka's UnifiedLogTest, on segments that were appended one by one."""
 
+from dataclasses import replace
+
 import pytest
 
 from spark_log.config import TopicConfig
@@ -22,9 +24,12 @@ def segments(*sizes_and_times_ms):
     ]
 
 
-def breach(found, *, ms=-1, size=-1):
+def breach(found, *, ms=-1, size=-1, modified_us=None):
     config = TopicConfig(retention_ms=ms, retention_bytes=size)
-    return find_retention_breach(found, config, NOW_MS * 1000)
+    modified_us = [NOW_MS * 1000] * len(found) if modified_us is None else modified_us
+    return find_retention_breach(
+        found, config, NOW_MS * 1000, modified_us_of=modified_us.__getitem__
+    )
 
 
 class TestByTime:
@@ -45,6 +50,19 @@ class TestByTime:
         found = segments((10, 5000), (10, -50))
         assert breach(found, ms=10) == RetentionBreach(future_us=NOW_MS * 1000 + 5_000_000)
         assert breach(segments((10, -50), (10, 5000)), ms=10).future_us is not None
+
+    @pytest.mark.parametrize("age_ms", [10, 11])
+    @pytest.mark.parametrize("times_us", [(-1000, -1000), (-5, -(2**50))])
+    def test_records_without_a_timestamp_have_that_of_their_file(self, age_ms, times_us):
+        """As in Kafka (``LogSegment.largestTimestamp``): nothing would keep them otherwise."""
+        found = [
+            replace(each, max_timestamp_us=time_us)
+            for each, time_us in zip(segments((10, 0), (10, 0)), times_us, strict=True)
+        ]
+        modified_us = [(NOW_MS - age_ms) * 1000, NOW_MS * 1000]
+        expected = RetentionBreach(by_time=1, log_start_offset=1)
+        found_breach = breach(found, ms=10, modified_us=modified_us)
+        assert found_breach == (expected if age_ms > 10 else RetentionBreach())
 
     def test_retention_ms_of_zero_keeps_only_records_of_now(self):
         assert breach(segments((10, -1), (10, 0)), ms=0).log_start_offset == 1

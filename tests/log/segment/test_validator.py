@@ -29,8 +29,9 @@ class TestKeys:
         rows = [row(key=b"a"), row(key=None)]
         assert validate(rows, **ANY_TIME).num_rows == 2
         for policy in ("compact", "compact,delete"):
-            with pytest.raises(InvalidRecordError, match=r"1 of 2 records have no key"):
+            with pytest.raises(InvalidRecordError, match=r"1 of 2 records have no key") as caught:
                 validate(rows, cleanup_policy=policy, **ANY_TIME)
+            assert caught.value.record_indexes == (1,)
             assert validate(rows[:1], cleanup_policy=policy, **ANY_TIME).num_rows == 1
 
 
@@ -73,7 +74,17 @@ class TestTimestamps:
         limits = {"message_timestamp_before_max_ms": 5, "message_timestamp_after_max_ms": 3}
         with pytest.raises(InvalidTimestampError, match=key) as caught:
             validate([row(timestamp=NOW_US), row(timestamp=time_us)], **limits)
-        assert caught.value.timestamp_us == time_us
+        assert (caught.value.timestamp_us, caught.value.record_indexes) == (time_us, (1,))
+
+    def test_do_not_concern_a_record_without_a_timestamp(self):
+        """It has -1 ms, as Kafka's clients send it (``LogValidator.validateTimestamp``)."""
+        limits = {"message_timestamp_before_max_ms": 5}
+        times_us = [NOW_US, -1_000, -1_000]
+        kept = rows_of(validate([row(timestamp=each) for each in times_us], **limits))
+        assert [each["timestamp"] for each in kept] == times_us
+        with pytest.raises(InvalidTimestampError) as caught:
+            validate([row(timestamp=each) for each in (-1_000, -1_001, NOW_US, -999)], **limits)
+        assert (caught.value.timestamp_us, caught.value.record_indexes) == (-1_001, (1, 3))
 
     def test_of_last_year_are_taken_by_default_and_of_tomorrow_are_not(self):
         """Kafka's defaults: no limit before now, one hour after."""

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Mapping
+from typing import Any, cast
 
+from spark_log.cluster import Cluster
 from spark_log.coordinator.group.classic import ClassicMember
-from spark_log.coordinator.group.consumer_protocol import (
-    assigned_partitions,
-    encode_assignment,
-)
-from spark_log.errors import IllegalGenerationError, SparkLogError, StorageError
+from spark_log.coordinator.group.consumer_protocol import assigned_partitions, encode_assignment
+from spark_log.errors import SparkLogError
 from spark_log.gateway.groups import (
     CoordinatedGroup,
+    GroupCoordinators,
     GroupError,
-    GroupLimits,
-    GroupLostError,
+    GroupRefusedError,
     JoinAnswer,
     JoinRequest,
     MemberIdentity,
 )
-from spark_log.gateway.groups import classic_decisions as decisions
-from spark_log.gateway.groups.group_state import Decision, GroupState
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.gateway_groups.world import (
     PARTITIONS,
@@ -31,152 +26,39 @@ from tests.simulation.gateway_groups.world import (
     TOPIC,
     GatewayGroupWorld,
 )
+from tests.simulation.gateway_process import Connection, GatewayProcess
 from tests.simulation.groups.true_group import GROUP_ID
 
-_CHECK_MS = 400.0
-_REQUEST_TIMEOUT_MS = 3 * REBALANCE_MS
-_STEP_MS = 15.0
 
-_Decide = Callable[[GroupState, int, GroupLimits], Decision]
-
-
-@dataclass(slots=True)
-class Request:
-    """A request on its way, and its answer.
+class ClassicGateway(GatewayProcess):
+    """A gateway that coordinates the group if it is asked.
 
     Attributes:
-        decide: the decision of the coordinator; None for a commit.
-        commit: the member, its generation and its offsets; None for others.
-        answer: the answer; None if it has not come.
-        is_abandoned: whether the client waits no more.
+        groups: the groups in its memory.
     """
 
-    decide: _Decide | None = None
-    commit: tuple[MemberIdentity, int, dict[TopicPartition, OffsetAndMetadata]] | None = None
-    answer: Any = None
-    is_abandoned: bool = False
+    world: GatewayGroupWorld
+    groups: GroupCoordinators
+
+    def open(self) -> None:
+        """Make the coordinator of a new process."""
+        world = self.world
+
+        class Groups(GroupCoordinators):
+            def _open_group(self, group_id: str) -> CoordinatedGroup:
+                return world.group_class(world.open_log(group_id), world.offsets, group_id)
+
+        cluster: Any = world
+        self.groups = Groups(
+            cast(Cluster, cluster),
+            self.loop.run_blocking,
+            is_coordinator=self.is_coordinator,
+            call_later=self.loop.call_later,
+            new_id=lambda: f"{next(world.ids)}",
+        )
 
 
-class SimulatedGateway:
-    """A gateway that coordinates the group if it is asked: what `GroupCoordinators` does."""
-
-    def __init__(self, world: GatewayGroupWorld, name: str) -> None:
-        self.name = name
-        self.requests: list[Request] = []
-        self._world = world
-        self._tokens = 0
-
-    def run(self) -> None:
-        """Answer requests; called again after each crash, without memory."""
-        self.requests.clear()
-        self._forget()
-        while not self._world.is_over:
-            if self.requests:
-                self._answer(self.requests.pop(0))
-            elif not self._expire():
-                self._world.rest(_STEP_MS)
-
-    def _forget(self) -> None:
-        self._group: CoordinatedGroup | None = None
-        self._state: GroupState | None = None
-        self._waiting: dict[int, Request] = {}
-        self._timers: dict[tuple[str, str], float] = {}
-
-    def _answer(self, request: Request) -> None:
-        self._tokens += 1
-        token = self._tokens
-        self._waiting[token] = request
-        try:
-            state = self._loaded()
-            if request.commit is not None:
-                del self._waiting[token]
-                self._commit(request, state)
-                return
-            assert request.decide is not None
-            self._take(request.decide(state, token, self._world.limits))
-        except GroupLostError:
-            self._lose(GroupError.NOT_COORDINATOR)
-        except SparkLogError:
-            self._lose(GroupError.COORDINATOR_NOT_AVAILABLE)
-
-    def _loaded(self) -> GroupState:
-        if self._state is None:
-            self._group = self._world.open_group()
-            decision = self._group.load()
-            self._state = decision.state
-            self._set_timers(decision)
-            self._timers["check", ""] = self._world.clock.monotonic_ms() + _CHECK_MS
-        return self._state
-
-    def _take(self, decision: Decision) -> None:
-        assert self._group is not None
-        assert self._state is not None
-        if decision.change is not None:
-            decision = self._group.write(decision, self._state)
-            self._world.scheduler.note(
-                f"generation {decision.state.generation} by {decision.change}"
-            )
-        self._state = decision.state
-        for token, answer in decision.answers:
-            if token in self._waiting:
-                self._waiting.pop(token).answer = answer
-        self._set_timers(decision)
-
-    def _commit(self, request: Request, state: GroupState) -> None:
-        assert request.commit is not None
-        assert self._group is not None
-        identity, generation, offsets = request.commit
-        error = decisions.check_commit(state, identity, generation)
-        if error is GroupError.NONE:
-            member_id = decisions.member_id_of(state, identity)
-            try:
-                self._group.commit(state, member_id, offsets)
-            except IllegalGenerationError:
-                error = GroupError.ILLEGAL_GENERATION
-                try:
-                    self._group.check(state)
-                except GroupLostError:
-                    request.answer = GroupError.NOT_COORDINATOR
-                    raise
-            except SparkLogError:
-                error = GroupError.COORDINATOR_NOT_AVAILABLE  # it may be committed
-        request.answer = error
-
-    def _set_timers(self, decision: Decision) -> None:
-        for timer in decision.timers:
-            self._timers.pop(timer.key, None)
-            if timer.delay_ms is not None:
-                self._timers[timer.key] = self._world.clock.monotonic_ms() + timer.delay_ms
-
-    def _expire(self) -> bool:
-        now_ms = self._world.clock.monotonic_ms()
-        due = min(self._timers, key=self._timers.__getitem__, default=None)
-        if due is None or self._timers[due] > now_ms or self._state is None:
-            return False
-        del self._timers[due]
-        try:
-            if due == ("check", ""):
-                self._timers[due] = now_ms + _CHECK_MS
-                assert self._group is not None
-                self._group.check(self._state)
-            else:
-                self._take(decisions.expire(self._state, due, self._world.limits))
-        except GroupLostError:
-            self._lose(GroupError.NOT_COORDINATOR)
-        except SparkLogError:
-            if due != ("check", ""):
-                self._lose(GroupError.COORDINATOR_NOT_AVAILABLE)
-        return True
-
-    def _lose(self, error: GroupError) -> None:
-        self._world.scheduler.note(f"has lost the group: {error.name}")
-        waiting = list(self._waiting.values())
-        self._forget()
-        for request in waiting:
-            request.answer = error
-
-
-class SimulatedClient:
+class ClassicClient:
     """A consumer of Kafka's: joins, assigns if it leads, polls, commits and leaves.
 
     Attributes:
@@ -189,7 +71,7 @@ class SimulatedClient:
     def __init__(
         self,
         world: GatewayGroupWorld,
-        gateways: list[SimulatedGateway],
+        gateways: list[ClassicGateway],
         name: str,
         instance_id: str | None,
     ) -> None:
@@ -199,7 +81,9 @@ class SimulatedClient:
         self.generation = -1
         self.reading: dict[TopicPartition, int] = {}
         self._world = world
-        self._gateways = gateways
+        self._partitions = PARTITIONS
+        self._session_ms = SESSION_MS
+        self._connection = Connection(world, gateways, world.profile.stray)
 
     @property
     def holder(self) -> str:
@@ -212,6 +96,8 @@ class SimulatedClient:
         self._forget()
         self.member_id = ""
         while not world.is_over:
+            if world.is_ending:
+                self._connection.stray = 0.0
             if self.generation < 0:
                 self._join()
             else:
@@ -222,39 +108,18 @@ class SimulatedClient:
         self.generation = -1
         self.reading = {}
 
-    def _ask(self, **what: Any) -> Any:
-        """Return the answer of a gateway; None without one."""
-        world = self._world
-        random = world.scheduler.random
-        number = world.preferred
-        if not world.is_ending and random.random() < world.profile.stray:
-            number = random.randrange(len(self._gateways))
-        request = Request(**what)
-        self._gateways[number].requests.append(request)
-        until_ms = world.scheduler.now_ms + _REQUEST_TIMEOUT_MS
-        while request.answer is None:
-            if world.scheduler.now_ms > until_ms or world.is_over:
-                request.is_abandoned = True
-                return None
-            world.rest(_STEP_MS)
-        return request.answer
-
     def _join(self) -> None:
-        world = self._world
         member = ClassicMember(
             self.member_id,
             self.instance_id,
             self.name,
             "",
             REBALANCE_MS,
-            SESSION_MS,
+            self._session_ms,
             (("range", b""),),
         )
         wanted = JoinRequest(member, "consumer", True, True)
-        new_id = f"{self.name}-{next(world.ids)}"
-        answer = self._ask(
-            decide=lambda state, token, limits: decisions.join(state, wanted, token, new_id, limits)
-        )
+        answer = self._connection.ask(lambda gateway: gateway.groups.join(GROUP_ID, wanted))
         error = _error(answer)
         if error in (GroupError.UNKNOWN_MEMBER_ID, GroupError.FENCED_INSTANCE_ID):
             self.member_id = ""
@@ -271,59 +136,87 @@ class SimulatedClient:
         if joined.members and not joined.skip_assignment:
             names = [each.member_id for each in joined.members]
             given = {
-                name: encode_assignment(frozenset(PARTITIONS[at :: len(names)]))
+                name: encode_assignment(frozenset(self._partitions[at :: len(names)]))
                 for at, name in enumerate(names)
             }
         identity = MemberIdentity(self.member_id, self.instance_id)
         generation = joined.generation
-        answer = self._ask(
-            decide=lambda state, token, _: decisions.sync(
-                state, identity, generation, ("consumer", "range"), given, token
+        answer = self._connection.ask(
+            lambda gateway: gateway.groups.sync(
+                GROUP_ID, identity, generation, ("consumer", "range"), given
             )
         )
         if _error(answer) is not GroupError.NONE:
             self._refused(_error(answer))
             return
         assigned = assigned_partitions(answer.assignment)
-        try:
-            found = world.offsets.fetch(GROUP_ID)
-        except StorageError:
+        found = self._connection.ask(self._fetch_safely)
+        if found is None or isinstance(found, GroupError):
             return  # it joins again
         self.generation = generation
         for partition in sorted(assigned):
-            position = found.get(partition, 0)
-            place = (TOPIC.topic_id, partition)
-            world.truth.check_started(place, position, self.holder, generation)
-            self.reading[partition] = position
-            world.scheduler.note(f"begins {partition} at {position} in generation {generation}")
+            self._begin(partition, found.get(partition, 0))
+            offset = self.reading[partition]
+            world.scheduler.note(f"begins {partition} at {offset} in generation {generation}")
+
+    async def _fetch_safely(self, gateway: ClassicGateway) -> Any:
+        try:
+            return await self._fetch(gateway)
+        except SparkLogError:
+            return GroupError.COORDINATOR_NOT_AVAILABLE
+
+    def _fetch(self, gateway: ClassicGateway) -> Awaitable[Mapping[TopicPartition, int]]:
+        return gateway.loop.run_blocking(self._world.offsets.fetch, GROUP_ID)
+
+    def _begin(self, partition: TopicPartition, offset: int) -> None:
+        place = (TOPIC.topic_id, partition)
+        self._world.truth.check_started(place, offset, self.holder, self.generation)
+        self.reading[partition] = offset
+
+    def _on_handled(self, partition: TopicPartition) -> None:
+        self._world.truth.on_handled((TOPIC.topic_id, partition), self.reading[partition])
 
     def _poll(self) -> None:
         world = self._world
         random = world.scheduler.random
         for partition in self.reading:
             self.reading[partition] += random.randrange(3)
-            world.truth.on_handled((TOPIC.topic_id, partition), self.reading[partition])
+            self._on_handled(partition)
         identity = MemberIdentity(self.member_id, self.instance_id)
         generation = self.generation
         if self.reading and random.random() < world.profile.commit:
-            offsets = {tp: OffsetAndMetadata(at) for tp, at in self.reading.items()}
-            self._refused(_error(self._ask(commit=(identity, generation, offsets))))
+            self._refused(self._commit())
         if self.generation >= 0:
-            answer = self._ask(
-                decide=lambda state, token, _: decisions.heartbeat(
-                    state, identity, generation, token
-                )
+            answer = self._connection.ask(
+                lambda gateway: gateway.groups.heartbeat(GROUP_ID, identity, generation)
             )
             self._refused(_error(answer))
         is_leaving = not world.is_ending and random.random() < world.profile.leave
         if self.generation >= 0 and self.instance_id is None and is_leaving:
-            self._ask(
-                decide=lambda state, token, limits: decisions.leave(
-                    state, [identity], token, limits
-                )
-            )
+            self._leave(identity)
             self._forget()
             self.member_id = ""
+
+    def _commit(self) -> GroupError:
+        identity, generation = MemberIdentity(self.member_id, self.instance_id), self.generation
+        offsets = {tp: OffsetAndMetadata(at) for tp, at in self.reading.items()}
+
+        async def serve(gateway: ClassicGateway) -> GroupError:
+            try:
+                return await gateway.groups.commit(GROUP_ID, identity, generation, offsets)
+            except SparkLogError:
+                return GroupError.COORDINATOR_NOT_AVAILABLE  # it may be committed
+
+        return _error(self._connection.ask(serve))
+
+    def _leave(self, identity: MemberIdentity) -> None:
+        async def serve(gateway: ClassicGateway) -> Any:
+            try:
+                return await gateway.groups.leave(GROUP_ID, [identity])
+            except GroupRefusedError as refused:
+                return refused.error
+
+        self._connection.ask(serve)
 
     def _refused(self, error: GroupError) -> None:
         """Go on after an answer as Kafka's clients do."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-from spark_log.gateway.groups import GroupLimits
-from tests.simulation.gateway_groups.gateways import SimulatedClient, SimulatedGateway
+from spark_log.gateway.groups import group_coordinators
+from tests.simulation.gateway_groups.gateways import ClassicClient, ClassicGateway
 from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_SOUND, GatewayGroupVariant
 from tests.simulation.gateway_groups.world import (
     REBALANCE_MS,
@@ -22,6 +22,7 @@ from tests.simulation.simulation import Simulation
 from tests.simulation.store import SimulatedDisk, SimulatedStore
 from tests.simulation.violation import ViolationError
 
+_CHECK_MS = 400
 _SETTLED_WITHIN_MS = 30 * REBALANCE_MS
 _QUIET_MS = 2 * SESSION_MS
 
@@ -42,11 +43,11 @@ class GatewayGroupSimulation(Simulation):
         truth.set_topic("topic", TOPIC)
         store = SimulatedStore(disk, self.scheduler, truth, profile.faults)
         offsets = variant.offsets(self.scheduler, truth, store, profile.slow_offsets)
-        limits = GroupLimits(10, profile.initial_delay_ms, 0, 10**9)
         self.world = GatewayGroupWorld(
-            self.scheduler, clock, store, truth, profile, offsets, variant.group, limits
+            self.scheduler, clock, store, truth, profile, offsets, variant.group, profile.network
         )
-        self.clients: list[SimulatedClient] = []
+        self.clients: list[ClassicClient] = []
+        self.patches = ((group_coordinators, "CHECK_INTERVAL_MS", _CHECK_MS), *variant.patches)
 
     @property
     def records(self) -> int:
@@ -56,15 +57,13 @@ class GatewayGroupSimulation(Simulation):
     def spawn_actors(self) -> None:
         """Make the gateways and the members that the profile has."""
         world, spawn = self.world, self.scheduler.spawn_mortal
-        gateways = [
-            SimulatedGateway(world, f"gateway{number}") for number in range(world.profile.gateways)
-        ]
+        gateways = [ClassicGateway(world, number) for number in range(world.profile.gateways)]
         for gateway in gateways:
-            spawn(gateway.name, gateway.run)
+            spawn(f"gateway{gateway.number}", gateway.run)
         for number in range(world.profile.members + world.profile.statics):
             is_static = number >= world.profile.members
             name = f"{'s' if is_static else 'm'}{number}"
-            client = SimulatedClient(world, gateways, name, name if is_static else None)
+            client = ClassicClient(world, gateways, name, name if is_static else None)
             self.clients.append(client)
             spawn(name, client.run)
         self.scheduler.spawn("mover", self._move, is_mortal=False)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
 
-from spark_log.config import TopicConfig
 from spark_log.coordinator.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from spark_log.coordinator.group.group import GroupTopic
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError
-from spark_log.gateway.groups import CoordinatedGroup, GroupLimits
+from spark_log.gateway.groups import CoordinatedGroup
+from spark_log.metadata.image import MetadataImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
-from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.gateway_process import Network, draw_network
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS
-from tests.simulation.groups.true_group import GROUP_ID, Place, TrueGroup
-from tests.simulation.groups.world import SimulatedOffsets
+from tests.simulation.groups.true_group import Place, TrueGroup
+from tests.simulation.groups.world import LOG_CONFIG, SimulatedOffsets, metadata_image
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedStore
@@ -27,14 +27,6 @@ from tests.simulation.violation import ViolationError
 TOPIC = GroupTopic("the-topic", 4)
 PARTITIONS = tuple(TopicPartition("topic", number) for number in range(TOPIC.partitions))
 
-_LOG_CONFIG = TopicConfig.parse(
-    {
-        "file.delete.delay.ms": DELETE_DELAY_MS,
-        "flush.on.append": False,
-        "snapshot.interval.segments": 5,
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class GatewayGroupProfile:
@@ -42,6 +34,7 @@ class GatewayGroupProfile:
 
     Attributes:
         faults: the rates of faults of the storage and of processes.
+        network: the conditions of requests between clients and gateways.
         gateways: number of gateways.
         members: number of dynamic members.
         statics: number of static members.
@@ -57,6 +50,7 @@ class GatewayGroupProfile:
     """
 
     faults: Profile
+    network: Network
     gateways: int
     members: int
     statics: int
@@ -76,6 +70,7 @@ def draw_gateway_group_profile(random: Random) -> GatewayGroupProfile:
     latency_ms = random.choice((1.0, 4.0, 10.0))
     return GatewayGroupProfile(
         faults=replace(draw_profile(random), latency_ms=latency_ms, range_bytes=0),
+        network=draw_network(random),
         gateways=random.choice((1, 2, 2, 3)),
         members=random.choice((1, 2, 2, 3)),
         statics=random.choice((0, 0, 1, 2)),
@@ -210,8 +205,11 @@ class GroupOffsets(SimulatedOffsets):
         *,
         generation: int = 0,
         member_id: str = "",
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets in a generation."""
+        if check is not None:
+            check()
         super().commit(
             group,
             offsets,
@@ -233,7 +231,7 @@ class GatewayGroupWorld:
         profile: the conditions.
         offsets: the offsets table.
         group_class: the class under test.
-        limits: the cluster's limits of groups.
+        network: the conditions of requests.
         preferred: the gateway that most clients ask.
         is_ending: faults have ended.
         is_over: all actors end.
@@ -246,7 +244,7 @@ class GatewayGroupWorld:
     profile: GatewayGroupProfile
     offsets: GroupOffsets
     group_class: type[CoordinatedGroup]
-    limits: GroupLimits
+    network: Network
     preferred: int = 0
     is_ending: bool = False
     is_over: bool = False
@@ -255,19 +253,30 @@ class GatewayGroupWorld:
     def end_faults(self) -> None:
         """Let the storage work, and send all clients to one gateway."""
         self.store.faults = self.profile.faults.without_faults()
+        self.network = replace(self.network, lost=0.0, late=0.0, stopped=0.0)
         self.is_ending = True
         self.offsets.slow = 0.0
         self.preferred = 0
 
-    def open_group(self) -> CoordinatedGroup:
-        """Return the group as a new gateway process has it."""
+    def open_log(self, group_id: str) -> GroupLog:
+        """Return a new handle of the group's log."""
         profile = self.profile
 
         class Log(GroupLog):
             trim_every = profile.trim_every
 
-        log = Log(self.store, GROUP_ID, self.clock, _LOG_CONFIG)
-        return self.group_class(log, self.offsets, GROUP_ID)
+        return Log(self.store, group_id, self.clock, LOG_CONFIG)
+
+    def image(self) -> MetadataImage:
+        """Return the metadata, which do not change; a step."""
+        self.rest(self.store.faults.latency_ms)
+        return metadata_image(
+            self.truth.topics,
+            {
+                "group.min.session.timeout.ms": 0,
+                "group.initial.rebalance.delay.ms": self.profile.initial_delay_ms,
+            },
+        )
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import count
 
 from spark_log.config import TopicConfig
 from spark_log.coordinator.group.coordinator import GroupCoordinator
+from spark_log.coordinator.group.group import GroupTopic
 from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.member_commits import MemberCommits
 from spark_log.coordinator.offsets import CommittedOffset, LastCommit, Row
@@ -23,10 +25,11 @@ from tests.simulation.groups.true_group import GROUP_ID, Place, TrueGroup
 from tests.simulation.scheduler import Actor, Crash, Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedStore
 
-_LOG_CONFIG = TopicConfig.parse(
+LOG_CONFIG = TopicConfig.parse(
     {
         "file.delete.delay.ms": DELETE_DELAY_MS,
         "flush.on.append": False,
+        "merge.tail.segments": 0,
         "snapshot.interval.segments": 5,
     }
 )
@@ -65,7 +68,6 @@ class GroupWorld:
     ids: count[int] = field(default_factory=count)
     producer_ids: count[int] = field(default_factory=count)
     suppressed: SuppressedErrors = field(default_factory=SuppressedErrors)
-    _images: dict[tuple[object, ...], MetadataImage] = field(default_factory=dict)
 
     def end_faults(self) -> None:
         """Let the storage work, and tell the actors to end."""
@@ -84,7 +86,7 @@ class GroupWorld:
             self,
             GROUP_ID,
             heartbeat_interval_ms=60,
-            log_config=_LOG_CONFIG,
+            log_config=LOG_CONFIG,
             new_id=lambda: f"{next(self.ids):03d}",
             random=self.scheduler.random,
         )
@@ -92,7 +94,7 @@ class GroupWorld:
 
     def open_log(self, group_id: str) -> GroupLog:
         """Return a new handle of the group's log."""
-        return self._log_class()(self.store, group_id, self.clock, _LOG_CONFIG)
+        return self._log_class()(self.store, group_id, self.clock, LOG_CONFIG)
 
     def _log_class(self) -> type[GroupLog]:
         profile, log_class = self.profile, self.log_class
@@ -110,27 +112,38 @@ class GroupWorld:
         return image or self._image()
 
     def _image(self) -> MetadataImage:
-        topics = self.truth.topics
-        key = tuple(sorted((name, t.topic_id, t.partitions) for name, t in topics.items()))
-        if key not in self._images:
-            image = MetadataImage()
-            image.replay(_cluster_config("group.min.session.timeout.ms", 0))
-            delay_ms = self.profile.join_delay_ms
-            image.replay(_cluster_config("group.initial.rebalance.delay.ms", delay_ms))
-            for name, topic in sorted(topics.items()):
-                image.replay(TopicRecord(name=name, topic_id=topic.topic_id))
-                for number in range(topic.partitions):
-                    image.replay(PartitionRecord(topic_id=topic.topic_id, partition_id=number))
-            self._images[key] = image
-        return self._images[key]
+        return metadata_image(
+            self.truth.topics,
+            {
+                "group.min.session.timeout.ms": 0,
+                "group.initial.rebalance.delay.ms": self.profile.join_delay_ms,
+            },
+        )
 
     def rest(self, mean_ms: float) -> None:
         """Let other actors run for a random time with this mean."""
         self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
-def _cluster_config(name: str, value: int) -> ConfigRecord:
-    return ConfigRecord(resource_type="broker", resource_name="", name=name, value=str(value))
+def metadata_image(topics: Mapping[str, GroupTopic], configs: Mapping[str, int]) -> MetadataImage:
+    """Return the metadata of topics, and of the cluster's configs."""
+    return _metadata_image(tuple(sorted(topics.items())), tuple(sorted(configs.items())))
+
+
+@lru_cache(256)
+def _metadata_image(
+    topics: tuple[tuple[str, GroupTopic], ...], configs: tuple[tuple[str, int], ...]
+) -> MetadataImage:
+    image = MetadataImage()
+    for name, value in configs:
+        image.replay(
+            ConfigRecord(resource_type="broker", resource_name="", name=name, value=str(value))
+        )
+    for name, topic in topics:
+        image.replay(TopicRecord(name=name, topic_id=topic.topic_id))
+        for number in range(topic.partitions):
+            image.replay(PartitionRecord(topic_id=topic.topic_id, partition_id=number))
+    return image
 
 
 class SimulatedOffsets:

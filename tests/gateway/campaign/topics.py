@@ -1,0 +1,36 @@
+"""The topics of a campaign, and what each is for."""
+
+from __future__ import annotations
+
+from spark_log import NewTopic, TopicPartition
+
+EVENTS, COPIES, DEALS = "events", "copies", "deals"
+"""Records of idempotent producers; their copies by transactions; records of transactions."""
+
+PARTITIONS = {EVENTS: 4, COPIES: 4, DEALS: 3}
+
+_CONFIGS = {
+    "message.timestamp.after.max.ms": "9223372036854775807",  # clocks of gateways are wrong
+    "file.delete.delay.ms": "3000",
+    "merge.tail.segments": "20",
+    "snapshot.interval.segments": "10",
+}
+
+CLUSTER = {
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "8000",
+    "group.initial.rebalance.delay.ms": "300",
+}
+
+
+def new_topics():
+    """Return the topics to create."""
+    return [
+        NewTopic(name, num_partitions=count, topic_configs=_CONFIGS)
+        for name, count in PARTITIONS.items()
+    ]
+
+
+def partitions_of(*topics):
+    """Return the partitions of some topics."""
+    return [TopicPartition(name, each) for name in topics for each in range(PARTITIONS[name])]

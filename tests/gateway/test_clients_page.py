@@ -1,0 +1,196 @@
+"""docs/gateway-clients.md: its examples, with the programs that they are about."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars, find_java
+from tests.docs.blocks import block
+from tests.gateway.processes import free_port
+from tests.gateway.test_page import run, served
+
+CONNECT = (
+    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.6.1.Final",)
+PATIENCE_S = 120
+
+needs_maven = pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def at_port(code, port):
+    return code.replace("9092", port)
+
+
+def until(is_true):
+    """Wait for another program."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
+
+
+@contextmanager
+def connect_standalone(*properties, plugins=None):
+    """Run a worker of Kafka Connect, whose settings are the first of these texts."""
+    names = []
+    added = "offset.flush.interval.ms=500\nlisteners=http://127.0.0.1:0\n"
+    added += f"plugin.path={plugins}\n" if plugins else ""
+    worker, *connectors = properties
+    for number, text in enumerate([worker + added, *connectors]):
+        names.append(f"connect-{number}.properties")
+        Path(names[-1]).write_text(text)
+    jars = fetch_jars("connect", CONNECT)
+    command = [find_java(), "-Xmx256m", "-cp", f"{jars}/*"]
+    command += ["org.apache.kafka.connect.cli.ConnectStandalone", *names]
+    with Path("connect.log").open("wb") as log, subprocess.Popen(command, stderr=log) as worker:
+        try:
+            yield
+        finally:
+            worker.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                worker.wait(30)
+            worker.kill()
+
+
+def run_java(name, code, *options):
+    """Run a program in Java that uses Kafka's clients."""
+    jars = fetch_jars("connect", CONNECT)
+    Path(name).write_text(code)
+    command = [find_java(), *options, "-cp", f"{jars}/*", name]
+    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+
+
+@pytest.mark.long
+@needs_maven
+def test_a_producer_in_java():
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        run_java(
+            "Orders.java", at_port(block("docs/gateway-clients.md", "public class Orders"), port)
+        )
+        found = run(block("docs/gateway-clients.md", "console-consumer orders"))
+        assert found.split() == block("docs/gateway-clients.md", "order 0").split()
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+def test_kcat():
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        found = run(at_port(block("docs/gateway-clients.md", "enable.idempotence"), port))
+        assert found == block("docs/gateway-clients.md", "0 anvil 3")
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafka_connect_copies_a_file_through_a_topic(folder):
+    assert "worker.properties lines.properties copy.properties" in block(
+        "docs/gateway-clients.md", "connect-standalone"
+    )
+    (folder / "in.txt").write_text("".join(f"line {number}\n" for number in range(1000)))
+    copy = folder / "out.txt"
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        worker = at_port(block("docs/gateway-clients.md", "StringConverter"), port)
+        sink = block("docs/gateway-clients.md", "FileStreamSink")
+        with connect_standalone(worker, block("docs/gateway-clients.md", "FileStreamSource"), sink):
+            until(lambda: copy.exists() and copy.stat().st_size == 8890)
+    assert copy.read_text() == (folder / "in.txt").read_text()
+
+
+@pytest.mark.long
+@needs_maven
+def test_debezium_sends_the_changes_of_a_table(folder):
+    debezium = folder / "plugins" / "debezium"
+    debezium.parent.mkdir()
+    debezium.symlink_to(fetch_jars("debezium", DEBEZIUM))
+    with (
+        served(block("docs/gateway-clients.md", "--create --listen")) as (_, port),
+        postgres() as (sql, postgres_port),
+    ):
+        sql("create table orders (id int primary key, item text)")
+        sql("insert into orders values (1, 'anvil'), (2, 'rope')")
+        connector = block("docs/gateway-clients.md", "PostgresConnector").replace(
+            "5432", postgres_port
+        )
+        worker = at_port(block("docs/gateway-clients.md", "JsonConverter"), port)
+        with connect_standalone(worker, connector, plugins=debezium.parent):
+            until(lambda: "shop.public.orders" in run("spark-log topics list --root log"))
+            sql("update orders set item = 'cart' where id = 2")
+            sql("delete from orders where id = 1")
+            found = run(
+                "spark-log console-consumer shop.public.orders --root log --from-beginning"
+                " --max-messages 5 --property print.key=true"
+            )
+    keys = [line.split("\t")[0] for line in found.splitlines() if "\t" in line]
+    one, two = '{"id":1}', '{"id":2}'
+    assert keys == [one, two, two, one, one]
+    assert '"after":{"id":2,"item":"cart"}' in found
+    assert f"{one}\tnull" in found
+
+
+@contextmanager
+def postgres():
+    """Run a database; yield a function that runs SQL there, and its port."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("PostgreSQL is not installed")
+    programs, port = found[-1], str(free_port())
+    # Not in pytest's folder, which is root's alone.
+    data = Path(tempfile.mkdtemp(prefix="postgres-"))
+    user: dict[str, Any] = {}
+    if os.geteuid() == 0:  # as root it refuses to run
+        user = {"user": "nobody", "cwd": "/"}
+        shutil.chown(data, "nobody")
+    options = f"-c wal_level=logical -p {port} -c listen_addresses=127.0.0.1 -k {data}"
+    control = [programs / "pg_ctl", "-D", data / "data", "-w"]
+    initialize = [programs / "initdb", "-D", data / "data", "-A", "trust", "-U", "postgres"]
+
+    def call(*command):
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **user)
+
+    call(*initialize)
+    call(*control, "-o", options, "-l", data / "log", "start")
+
+    def sql(statement):
+        address = ["-h", "127.0.0.1", "-p", port, "-U", "postgres", "-q"]
+        call(programs / "psql", *address, "-c", statement)
+
+    try:
+        yield sql, port
+    finally:
+        call(*control, "-m", "immediate", "stop")
+        shutil.rmtree(data)
+
+
+@pytest.mark.long
+@needs_maven
+def test_clients_find_a_gateway_behind_a_name_of_two_while_one_is_down(folder):
+    name = "gateways.example"
+    first, second = block("docs/gateway-clients.md", "127.0.0.2").splitlines()
+    assert name in Path(__file__).parents[2].joinpath("docs/gateway-clients.md").read_text()
+    (folder / "hosts").write_text(f"127.0.0.1 {name}\n127.0.0.2 {name}\n")
+    create = " --create"
+    port = str(free_port())
+    program = block("docs/gateway-clients.md", "public class Orders").replace("127.0.0.1", name)
+    with served(second + create, f"127.0.0.2:{port}", "127.0.0.2:9092"):
+        for _ in range(2):  # nothing listens on 127.0.0.1 at first
+            run_java("Orders.java", at_port(program, port), "-Djdk.net.hosts.file=hosts")
+            with served(first + create, f"127.0.0.1:{port}"):
+                run_java("Orders.java", at_port(program, port), "-Djdk.net.hosts.file=hosts")
+    (end,) = json.loads(run("spark-log offsets list --root log orders --json"))["offsets"]
+    assert end["offset"] == 400

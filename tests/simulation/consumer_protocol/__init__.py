@@ -1,0 +1,1 @@
+"""The simulation of one group of the consumer protocol (KIP-848) that gateways coordinate."""
