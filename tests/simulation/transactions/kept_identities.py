@@ -173,14 +173,14 @@ class KeepingClient:
                     partition = random.choice(world.partitions)
                     self._retried(lambda at, to=partition: self._register(at, client, to))
                     world.rest(world.profile.think_ms)
+                    if values and random.random() < world.profile.leave:
+                        world.scheduler.note("leaves its transaction open")
+                        world.rest(2 * world.profile.timeout_ms)
                     for _ in range(random.choice((0, 1, 1, 2))):
                         values += self._write(client, partition, sequences)
             except StorageError as error:
                 world.scheduler.note(f"gives up: {error}")
                 is_broken = True
-            if random.random() < world.profile.leave:
-                world.scheduler.note("leaves its transaction open")
-                world.rest(2 * world.profile.timeout_ms)
             if not is_broken and not values and not sequences:
                 continue
             is_committed = not is_broken and random.random() >= world.profile.abort
@@ -307,7 +307,7 @@ class KeptIdentitySimulation(TransactionsSimulation):
             executors=0,
             think_ms=DELETE_DELAY_MS * random.choice((0.005, 0.02)),
             timeout_ms=int(DELETE_DELAY_MS * random.choice((1, 3, 10))),
-            leave=random.choice((0.0, 0.02, 0.1)),
+            leave=random.choice((0.0, 0.1, 0.3)),
             abort=random.choice((0.0, 0.2, 0.4)),
         )
         self.clients = random.choice((1, 1, 2))
