@@ -14,9 +14,14 @@ from tests.simulation.simulation import SimulationFailedError
 SEEDS = 10
 SEEDS_PER_RULE = 300
 
+RARE = {"a decided transaction never sets back a later one"}
+"""Rules whose absence shows only in one of hundreds of seeds: members that also commit without a
+transaction show it soon (`tests/simulation/test_groups.py`)."""
+
 FIRST_SEED = {
     "offsets of an aborted transaction are dropped": 4,
     "a member of the present generation sends offsets": 7,
+    "a member begins after undecided transactions": 10,
     "a producer of an older epoch sends and decides nothing": 13,
 }
 """The first seed of the search, for rules that few seeds miss, so that the test is quick."""
@@ -38,7 +43,7 @@ def test_no_seed_breaks_a_guarantee():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rule", GATEWAY_TRANSACTIONS_RULES)
+@pytest.mark.parametrize("rule", [rule for rule in GATEWAY_TRANSACTIONS_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEED.get(rule, 0)
     seeds = [*range(first, SEEDS_PER_RULE), *range(first)]
