@@ -74,7 +74,9 @@ class GatewayOptions:
                 to others and clients do not authenticate.
         """
         host, port = gateway_address("--listen", listen)
-        given: dict[str, object] = {} if gateway_config is None else dict(load_pairs(gateway_config))
+        given: dict[str, object] = (
+            {} if gateway_config is None else dict(load_pairs(gateway_config))
+        )
         overrides = parse_pairs("--override", override or [], secret=True)
         warn_of_secrets("--override", overrides, "write it into the file of --gateway-config")
         config = GatewayConfig.parse(
