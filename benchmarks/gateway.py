@@ -8,9 +8,9 @@ defaults sync nothing per append; the gateway is measured so (``flush.on.append=
 the default of a topic, which syncs each append. The client takes a core for itself; so the CPU time
 of the server is shown, too.
 
-``--s3`` counts the requests that the gateway makes on an S3 server whose answers take 20 ms, until
-its merges are done, too; signs of life of the gateway do not count. Delivery times are those of a
-producer that sends 100 records a second to the partitions in turn.
+``--s3`` counts the requests to a topic's objects on an S3 server whose answers take 20 ms, until
+its merges are done, too. Delivery times are those of a producer that sends 100 records a second to
+the partitions in turn.
 """
 
 import argparse
@@ -252,7 +252,7 @@ def s3_figures(latency_ms: float, records: int) -> Iterator[Figure]:
                 proxy.begin()
                 took_s = client.produce(topic, records, 1024, partitions)
                 time.sleep(_MERGES_S)
-                requests = [each for each in proxy.requests() if "__gateways" not in each.path]
+                requests = [each for each in proxy.requests() if f"/{topic}." in each.path]
                 kinds = Counter(each.operation for each in requests)
                 megabytes = records * 1024 / 1e6
                 where = f"gateway on S3, {partitions} partitions"

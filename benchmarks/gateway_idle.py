@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ PARTITIONS = (200, 1_000)
 MAX_WAIT_MS = 500
 _FETCH_VERSION = 12
 _LENGTH = struct.Struct(">i")
+Requests = Callable[[memoryview | None], bytes | None]
+"""A client: from the last answer's frame (None at first) to the next request's (None: no more)."""
 _MB = 1_000_000
 _Fetch = message_class("FetchRequest")
 _CreateTopics = message_class("CreateTopicsRequest")
@@ -66,13 +69,8 @@ class Connection(asyncio.Protocol):
         answered_bytes: their size.
     """
 
-    def __init__(self, next_request: Callable[[memoryview | None], bytes | None]) -> None:
-        """Return a connection.
-
-        Args:
-            next_request: called with the last answer's frame, None at first; returns the next
-                request's frame, or None to send nothing more.
-        """
+    def __init__(self, next_request: Requests) -> None:
+        """Return a connection of a client."""
         self._next_request = next_request
         self._received = bytearray()
         self._transport: Any = None
@@ -112,7 +110,7 @@ def _frame(name: str, version: int, **fields: Any) -> bytes:
     return b"".join(encode_request(name, version, 1, "benchmark", request))
 
 
-def metadata_once() -> Callable[[memoryview | None], bytes | None]:
+def metadata_once() -> Requests:
     """Return the requests of an idle producer."""
     frame = _frame("Metadata", 9, topics=[])
     return lambda answer: frame if answer is None else None
@@ -135,13 +133,13 @@ def _fetch_frame(partitions: Sequence[int], **fields: Any) -> bytes:
     )
 
 
-def full_fetches(partitions: Sequence[int]) -> Callable[[memoryview | None], bytes | None]:
+def full_fetches(partitions: Sequence[int]) -> Requests:
     """Return the requests of a consumer without a session."""
     frame = _fetch_frame(partitions, session_id=0, session_epoch=-1)
     return lambda _: frame
 
 
-def incremental_fetches(partitions: Sequence[int]) -> Callable[[memoryview | None], bytes | None]:
+def incremental_fetches(partitions: Sequence[int]) -> Requests:
     """Return the requests of a consumer with a session, which are full ones if it gets none."""
     full = _fetch_frame(partitions, session_id=0, session_epoch=0)
     epoch = 0
@@ -176,7 +174,7 @@ async def _create_topic(address: str, partitions: int) -> None:
 
 async def idle(
     server: Server,
-    requests: Sequence[Callable[[memoryview | None], bytes | None]],
+    requests: Sequence[Requests],
     warm_up_s: float,
     seconds: float,
 ) -> tuple[float, float, float, float]:
@@ -185,9 +183,9 @@ async def idle(
     host, port = server.address.split(":")
     before_mb = server.memory_mb()
     connections: list[Connection] = []
-    for each in requests:
-        _, protocol = await loop.create_connection(lambda each=each: Connection(each), host, port)
-        connections.append(protocol)
+    for client in requests:
+        _, made = await loop.create_connection(partial(Connection, client), host, int(port))
+        connections.append(made)
     await asyncio.sleep(warm_up_s)
     began_s, cpu_s = time.perf_counter(), server.cpu_s()
     answers = sum(each.answers for each in connections)
@@ -225,11 +223,11 @@ async def figures_of(server: Server, options: argparse.Namespace) -> list[Figure
         if answers:
             figures.append(Figure(f"{named}, CPU per fetch", share / answers * 1e6, "µs"))
     for partitions in PARTITIONS:
-        for kind, requests in (
+        for kind, client in (
             ("full fetches", full_fetches(range(partitions))),
             ("a fetch session", incremental_fetches(range(partitions))),
         ):
-            _, share, answers, received = await idle(server, [requests], *times)
+            _, share, answers, received = await idle(server, [client], *times)
             named = f"{server.name}: idle consumer of {partitions} partitions, {kind}"
             figures.append(Figure(f"{named}, CPU", share * 100, "% of a core"))
             figures.append(Figure(f"{named}, fetches", answers, "/s"))

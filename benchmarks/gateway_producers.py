@@ -1,7 +1,7 @@
 """Measures delivery times of many producers, at a gateway and at a Kafka broker beside it.
 
     python -m benchmarks.gateway_producers
-    python -m benchmarks.gateway_producers --producers 50 --partitions 200 --rate 100
+    python -m benchmarks.gateway_producers --producers 50 --partitions 200 --rate 20
 
 Each producer of librdkafka (``linger.ms=5``, ``acks=all``) sends records of 100 bytes at a steady
 rate to partitions in turn. A record's time is from ``produce()`` until the client knows that it is
@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from benchmarks.command_line import positive
@@ -51,12 +52,11 @@ def measure(options: argparse.Namespace) -> Report:
         servers = []
         if options.kafka:
             broker = stack.enter_context(KafkaBroker(Path(directory)))
-            pid = broker.pid
-            servers.append(Server("Kafka", broker.bootstrap_servers, lambda pid=pid: cpu_s_of(pid)))
+            servers.append(Server("Kafka", broker.bootstrap_servers, partial(cpu_s_of, broker.pid)))
         address, pid = stack.enter_context(running_gateway(f"{directory}/root"))
         unsynced = {"flush.on.append": "false"}
         servers += [
-            Server(name, address, lambda: cpu_s_of(pid), configs)
+            Server(name, address, partial(cpu_s_of, pid), configs)
             for name, configs in (("gateway", unsynced), ("gateway, synced", {}))
         ]
         for turn in range(options.turns):
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser("gateway_producers", __doc__)
     options.add_argument("--producers", type=positive, default=50)
     options.add_argument("--partitions", type=positive, default=200)
-    options.add_argument("--rate", type=positive, default=50, help="records/s of each producer")
+    options.add_argument("--rate", type=positive, default=20, help="records/s of each producer")
     options.add_argument("--seconds", type=positive, default=10)
     options.add_argument("--turns", type=positive, default=3)
     options.add_argument("--no-kafka", dest="kafka", action="store_false")

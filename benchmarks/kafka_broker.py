@@ -76,7 +76,7 @@ class KafkaBroker:
     factors of the internal topics, which one node forces to 1. The heap is 1 GB.
 
     On entering, the jars are fetched (once; cached in ``benchmarks/.kafka/libs``), a temporary
-    directory is formatted and the broker is started on two free ports. On leaving, the broker is
+    directory is formatted and the broker is started on two ports. On leaving, the broker is
     stopped and the directory is removed. If this process dies, Linux kills the broker (enter from
     the main thread: the kernel watches the thread that started it); the directory remains.
     """
@@ -85,6 +85,7 @@ class KafkaBroker:
         self,
         directory: Path | None = None,
         *,
+        port: int | None = None,
         settings: Mapping[str, str] | None = None,
         loggers: Sequence[str] = (),
         start_timeout_s: float = 60,
@@ -94,11 +95,13 @@ class KafkaBroker:
 
         Args:
             directory: The parent of the new directory; None for the system's temporary directory.
+            port: The port that clients connect to; None for a free one.
             settings: The broker's settings, in addition to Kafka's defaults.
             loggers: The loggers of the broker that write to `log_path` at level info.
             start_timeout_s: The maximum time of the start.
             stop_timeout_s: The time after which a broker that does not stop is killed.
         """
+        self._port = port
         self._settings = dict(settings or {})
         self._loggers = loggers
         self.log_path = Path()
@@ -124,6 +127,7 @@ class KafkaBroker:
             temporary = tempfile.TemporaryDirectory(prefix="kafka-", dir=self._directory)
             home = Path(stack.enter_context(temporary))
             port, controller_port = _free_ports(2)
+            port = self._port or port
             properties = home / "server.properties"
             self.data_directory = home / "data"
             ports = port, controller_port

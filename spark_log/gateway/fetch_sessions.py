@@ -33,7 +33,7 @@ EVICTION_MS: Final = 120_000.0
 ``MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS``."""
 
 MAX_CACHED_PARTITIONS: Final = 200_000
-"""Maximum number of partitions in all sessions, about 60 MB. A session that would grow beyond it is
+"""Maximum number of partitions in all sessions, about 75 MB. A session that would grow beyond it is
 closed, and none is created: Kafka bounds the number of sessions alone, and a client could fill the
 memory with names of partitions that do not exist."""
 
@@ -45,7 +45,7 @@ PartitionKey = tuple[str, int]
 
 @dataclass(slots=True, eq=False)
 class CachedPartition:
-    """What a client asks for in a partition, and what it was told of it last.
+    """A partition of a session: the fetch of its client, and the offsets in the last answer.
 
     Attributes:
         topic: the topic's name; empty in versions with ids.
@@ -175,7 +175,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True)
 class FetchContext:
-    """What a request asks for, besides its partitions.
+    """The session that a request uses.
 
     Attributes:
         error: the error of the session; NONE without one.
@@ -243,7 +243,7 @@ class FetchSessions:
         uses_topic_ids: bool,
         now_ms: float,
     ) -> FetchContext:
-        """Return what a request asks for; change the session that it names.
+        """Return the context of a request; change the session that it names.
 
         Args:
             session_id: the id of the session; 0 for none.
@@ -270,7 +270,7 @@ class FetchSessions:
         return self._context(session, epoch, now_ms)
 
     def _context(self, session: FetchSession, epoch: int, now_ms: float) -> FetchContext:
-        """Return what a request of a session asks for; close the session if it cannot go on."""
+        """Return the context of a request of a session; close a session that cannot continue."""
         grown = len(session.partitions) - session.cached_size
         if grown > 0 and self.partitions + grown > MAX_CACHED_PARTITIONS:
             _log.debug("fetch session %d had to close: too many partitions", session.session_id)

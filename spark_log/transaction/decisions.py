@@ -56,7 +56,7 @@ def initialize(
         new_producer_id: the producer id for an owner that has no epochs left; it must be new to the
             state (`TransactionMetadata.is_new`).
         expected: the identity of the only client that may continue (KIP-360); None for any.
-        renews: whether the owner goes on, with another producer id because its epochs are used up;
+        renews: whether the owner continues with another producer id, since its epochs are used up;
             its client keeps its own identity.
 
     Returns:
@@ -492,8 +492,9 @@ def _owner_of_client(state: TransactionMetadata, client: ProducerIdAndEpoch) -> 
     The end of a transaction has raised the owner's epoch, also if others have aborted it.
     """
     decision = state.decision
-    if decision is not None and client in (decision.owner, decision.client):
-        return state.owner if state.client == client else _next_epoch(decision.owner)
+    has_ended = decision is not None and client in (decision.owner, decision.client)
+    if decision is not None and has_ended and client != state.client:
+        return _next_epoch(decision.owner)
     return state.present(client)
 
 

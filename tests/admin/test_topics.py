@@ -116,6 +116,11 @@ REFUSED = [
     (NewTopic("a", 0), InvalidPartitionsError),
     (NewTopic("a", -3), InvalidPartitionsError),
     (NewTopic("a", 200_001), InvalidPartitionsError),
+    (NewTopic("a", "3"), InvalidPartitionsError),  # type: ignore[arg-type]
+    (NewTopic("a", None), InvalidPartitionsError),  # type: ignore[arg-type]
+    (NewTopic("a", 3.0), InvalidPartitionsError),  # type: ignore[arg-type]
+    (NewTopic("a", True), InvalidPartitionsError),
+    (NewTopic("a", "1", replica_assignment={0: [0]}), InvalidPartitionsError),  # type: ignore[arg-type]
     (NewTopic("a", replication_factor=0), InvalidReplicationFactorError),
     (NewTopic("a", replication_factor=2), InvalidReplicationFactorError),
     (NewTopic("a", topic_configs={"segment.byte": 1}), InvalidConfigurationError),

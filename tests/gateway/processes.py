@@ -57,8 +57,9 @@ class GatewayProcess:
             for argument in ("--override", f"{name}={value}")
         ]
         command = [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root]
+        self.command = [*command, *listen, *overrides, *options]
         self._process = subprocess.Popen(
-            [*command, *listen, *overrides, *options],
+            self.command,
             stdout=subprocess.PIPE,
             stderr=log,
             env={**os.environ, **(environment or {})},

@@ -192,3 +192,74 @@ class TestRoom:
         assert client.fetch(partitions(6)).error is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         assert (len(sessions), sessions.partitions, sessions.evictions) == (1, 5, 1)
         assert not other.fetch().error
+
+
+class FollowingClient:
+    """A client that knows of its partitions what sessions told it, and the log that they tell of.
+
+    Attributes:
+        log: by partition: error, high watermark and log start offset.
+        known: what the client knows of the partitions that it needs.
+    """
+
+    def __init__(self, sessions, chance):
+        self.sessions = sessions
+        self.chance = chance
+        self.log = dict.fromkeys(range(6), (0, 0, 0))
+        self.known = {}
+        self.needed = set()
+        self.id = self.epoch = 0
+
+    def change_log(self):
+        number = self.chance.randrange(6)
+        _, end, start = self.log[number]
+        self.log[number] = self.chance.choice(
+            [(3, end, start), (0, end, start), (0, end + 1, start), (0, end, end)]
+        )
+
+    def fetch(self):
+        """Send what has changed, or everything; the answer may be lost."""
+        wanted = {number for number in range(6) if self.chance.random() < 0.6}
+        is_full = self.epoch <= 0
+        added = wanted if is_full else wanted - self.needed
+        forgotten = set() if is_full else self.needed - wanted
+        requested = [each for each in partitions(6) if each.partition in added]
+        context = self.sessions.new_context(
+            self.id,
+            self.epoch,
+            requested,
+            [("t", number) for number in forgotten],
+            uses_topic_ids=False,
+            now_ms=0.0,
+        )
+        self.needed = wanted
+        assert not context.error
+        session = context.session
+        read = list(session.partitions.values()) if session else requested
+        answered = [each for each in read if self.answer(each) or session is None]
+        session_id = session.session_id if session else 0
+        if context.wants_session:
+            session_id = self.sessions.maybe_create(requested, uses_topic_ids=False, now_ms=0.0)
+        if self.chance.random() < 0.1:  # the answer is lost
+            self.epoch = 0
+            return
+        self.known = {number: self.known.get(number) for number in wanted}
+        self.known.update((each.partition, self.log[each.partition]) for each in answered)
+        self.id, self.epoch = session_id, self.epoch + 1 if session_id else 0
+        assert self.known == {number: self.log[number] for number in wanted}
+
+    def answer(self, each):
+        error, end, start = self.log[each.partition]
+        return each.answer(
+            error_code=error, high_watermark=end, log_start_offset=start, must_respond=False
+        )
+
+
+@pytest.mark.parametrize("slots", [3, 0])
+def test_a_client_knows_by_changes_what_full_fetches_would_tell(slots):
+    for seed in range(200):
+        client = FollowingClient(FetchSessions(slots), random.Random(seed))
+        for _ in range(40):
+            client.change_log()
+            client.fetch()
+        assert len(client.sessions) <= slots

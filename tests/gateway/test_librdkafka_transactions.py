@@ -58,7 +58,7 @@ def committed(gateway, topic="t", partition=0, ends_at=0):
         }
     )
     consumer.assign([confluent_kafka.TopicPartition(topic, partition, 0)])
-    values = []
+    values: list[bytes] = []
     while True:
         message = consumer.poll(TIMEOUT_S)
         if message.error() is not None:
@@ -122,7 +122,7 @@ def test_records_and_the_offsets_of_a_group_are_committed_together(gateway, root
     )
     consumer.subscribe(["t"])
     producer = producer_of(gateway, "copy")
-    seen = []
+    seen: list[bytes] = []
     while len(seen) < 4:
         for message in consumer.consume(2, TIMEOUT_S):
             assert message.error() is None

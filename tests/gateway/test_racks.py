@@ -163,7 +163,7 @@ class TestConsumers:
         consumer.close()
 
     def read(self, consumer, count):
-        found = []
+        found: list[int] = []
         while len(found) < count:
             message = consumer.poll(30)
             assert message is not None

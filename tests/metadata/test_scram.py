@@ -112,8 +112,7 @@ def test_a_mechanism_that_a_newer_version_added_is_kept_and_not_used():
         ([raw(iterations=4095)], UnacceptableCredentialError, "4095 iterations; expected 4096"),
         ([raw(iterations=16385)], UnacceptableCredentialError, "to 16384"),
         ([raw(salt=b"")], UnacceptableCredentialError, "the salt is empty"),
-        ([raw(salted=b"")], UnacceptableCredentialError, "has 0 bytes"),
-        ([raw(SHA_512)], UnacceptableCredentialError, "32 bytes, which SCRAM-SHA-512 does not"),
+        ([raw(salted=b"")], UnacceptableCredentialError, "salted password is empty"),
         ([upsertion(), upsertion()], DuplicateResourceError, "SCRAM-SHA-256 is changed twice"),
         (
             [UserScramCredentialDeletion("alice", SHA_256), upsertion()],

@@ -47,7 +47,7 @@ def draw_network(random: Random) -> Network:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Request:
     """A request of a client.
 

@@ -21,6 +21,8 @@ from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
 from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
 from tests.simulation.gateway_groups.simulation import GatewayGroupSimulation
+from tests.simulation.gateway_transactions.rules import GATEWAY_TRANSACTIONS_RULES
+from tests.simulation.gateway_transactions.simulation import GatewayTransactionsSimulation
 from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.log.rules import RULES
@@ -35,6 +37,8 @@ from tests.simulation.replication.simulation import ReplicationSimulation
 from tests.simulation.simulation import Simulation, SimulationFailedError, SimulationResult
 from tests.simulation.table.rules import TABLE_RULES
 from tests.simulation.table.simulation import TableSimulation
+from tests.simulation.transactions.kept_identities import KeptIdentitySimulation
+from tests.simulation.transactions.kept_identity_rules import KEPT_IDENTITY_RULES
 from tests.simulation.transactions.rules import TRANSACTIONS_RULES
 from tests.simulation.transactions.simulation import TransactionsSimulation
 
@@ -86,11 +90,15 @@ SUBJECTS: Final = {
     "consumer-protocol": Subject(
         ConsumerProtocolSimulation, CONSUMER_PROTOCOL_RULES, "generations"
     ),
+    "gateway-transactions": Subject(
+        GatewayTransactionsSimulation, GATEWAY_TRANSACTIONS_RULES, "transactions"
+    ),
     "compaction": Subject(CompactionSimulation, COMPACTION_RULES, "records"),
     "offsets": Subject(OffsetsSimulation, OFFSETS_RULES, "versions"),
     "deletion": Subject(DeletionSimulation, DELETION_RULES, "topics"),
     "quorum": Subject(QuorumSimulation, QUORUM_RULES, "names"),
     "transactions": Subject(TransactionsSimulation, TRANSACTIONS_RULES, "transactions"),
+    "kept-identities": Subject(KeptIdentitySimulation, KEPT_IDENTITY_RULES, "transactions"),
     "replication": Subject(ReplicationSimulation, REPLICATION_RULES, "acknowledged records"),
     "table": Subject(TableSimulation, TABLE_RULES, "versions"),
     "batches": Subject(BatchesSimulation, BATCHES_RULES, "records"),
@@ -101,9 +109,10 @@ SUBJECTS: Final = {
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
 """By name: a partition's log, a consumer group, groups of Kafka's clients with the classic and with
-the consumer protocol, a compacted log, the table of committed offsets, the deletion of topics, a
-quorum of roots, transactions, a replicated partition, a topic's table, group commit in a log and in
-a replicated partition, and a log and a compacted log with Parquet segments."""
+the consumer protocol, offsets that these commit with transactions, a compacted log, the table of
+committed offsets, the deletion of topics, a quorum of roots, transactions, transactions of clients
+that keep their identity, a replicated partition, a topic's table, group commit in a log and in a
+replicated partition, and a log and a compacted log with Parquet segments."""
 
 
 @dataclass(frozen=True, slots=True)

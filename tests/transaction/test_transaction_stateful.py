@@ -94,6 +94,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if self.state.needs_producer_id:
             return
         record = decisions.initialize(self.state, 1000)
+        assert record is not None
         owner = record.owner
         assert owner is not None
         jump = record.model_copy(

@@ -86,10 +86,15 @@ def read_table(
 
     Raises:
         UnknownTopicOrPartitionError: the topic or a partition does not exist.
-        InvalidOptionError: a column does not exist, a limit is not possible, or the topic has no
-            such version.
+        InvalidOptionError: ``spark`` is no session, a column does not exist, a limit is not
+            possible, or the topic has no such version.
         OffsetOutOfRangeError: an offset to start or end at is not retained, or does not exist yet.
     """
+    # A session of Spark Connect is of another class.
+    if not callable(getattr(spark, "createDataFrame", None)):
+        raise InvalidOptionError(
+            f"spark is {spark!r}; give a SparkSession, such as that of spark_log.spark_session()"
+        )
     bounds = ReadBounds.parse(
         partitions=partitions,
         starting_offsets=starting_offsets,

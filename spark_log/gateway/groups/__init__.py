@@ -4,8 +4,9 @@
   `classic_decisions`: the group after an event, with answers, timers and the change to append.
 - `coordinated_group`: one group with its log and the fence of its offsets; `group_coordinators`:
   all groups of a gateway, with timers. These are groups of the classic protocol.
-- `coordinated_consumer_group` and `consumer_groups`: the same for the consumer protocol (KIP-848),
-  whose decisions are in `spark_log.coordinator`: the gateway assigns.
+- `consumer_heartbeat`, `coordinated_consumer_group`, `consumer_groups`: the same for the consumer
+  protocol (KIP-848), whose decisions are in `spark_log.coordinator`: the gateway assigns.
+- `group_timers`: the timers of a group, of either protocol.
 - `commit_order`: the order of a member's commits.
 
 Every generation, assignment and leave is a conditional append to the group's log before it is

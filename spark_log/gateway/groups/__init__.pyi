@@ -2,12 +2,12 @@ from .classic_decisions import GroupLimits as GroupLimits
 from .classic_decisions import JoinRequest as JoinRequest
 from .classic_decisions import MemberIdentity as MemberIdentity
 from .commit_order import CommitOrder as CommitOrder
-from .consumer_groups import JOIN_EPOCH as JOIN_EPOCH
-from .consumer_groups import LEAVE_EPOCH as LEAVE_EPOCH
-from .consumer_groups import LEAVE_STATIC_EPOCH as LEAVE_STATIC_EPOCH
 from .consumer_groups import ConsumerGroups as ConsumerGroups
-from .consumer_groups import ConsumerHeartbeat as ConsumerHeartbeat
-from .consumer_groups import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
+from .consumer_heartbeat import JOIN_EPOCH as JOIN_EPOCH
+from .consumer_heartbeat import LEAVE_EPOCH as LEAVE_EPOCH
+from .consumer_heartbeat import LEAVE_STATIC_EPOCH as LEAVE_STATIC_EPOCH
+from .consumer_heartbeat import ConsumerHeartbeat as ConsumerHeartbeat
+from .consumer_heartbeat import ConsumerHeartbeatAnswer as ConsumerHeartbeatAnswer
 from .coordinated_consumer_group import CoordinatedConsumerGroup as CoordinatedConsumerGroup
 from .coordinated_group import CoordinatedGroup as CoordinatedGroup
 from .coordinated_group import GroupLostError as GroupLostError

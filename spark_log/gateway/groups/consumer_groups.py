@@ -27,26 +27,42 @@ from spark_log.coordinator import (
     update_consumer_topics,
 )
 from spark_log.errors import CommitFailedError, IllegalGenerationError, SparkLogError
+from spark_log.gateway.groups.consumer_heartbeat import (
+    FENCING,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatAnswer,
+    RefusedError,
+    by_topic_id,
+    check_epoch,
+    check_instance,
+    check_join,
+    commit_error,
+    continued,
+    has_released,
+    known_member,
+    not_coordinator,
+)
 from spark_log.gateway.groups.coordinated_consumer_group import (
     CoordinatedConsumerGroup,
     DecideGroup,
 )
 from spark_log.gateway.groups.coordinated_group import ForeignMembersError, GroupLostError
-from spark_log.gateway.groups.group_coordinators import (
+from spark_log.gateway.groups.group_coordinators import RunBlocking, check_coordinator
+from spark_log.gateway.groups.group_state import GroupError
+from spark_log.gateway.groups.group_timers import (
     CallLater,
     CancelTimer,
-    RunBlocking,
-    check_coordinator,
+    GroupTimers,
+    TimerKey,
 )
-from spark_log.gateway.groups.group_state import GroupError
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.cluster import Cluster
     from spark_log.config import ClusterConfig
-
-JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
-"""Epochs in a heartbeat of members that join, leave, or are static and will start again."""
 
 CHECK_INTERVAL_MS = 10_000
 """Time between two looks at a group's topics, and at its log: within it, members get new partitions
@@ -54,76 +70,10 @@ and are told that another gateway has taken the group. Their commits are refused
 
 MAX_COMMIT_TRIES = 5
 
-_FENCING = (
-    GroupError.UNKNOWN_MEMBER_ID,
-    GroupError.FENCED_INSTANCE_ID,
-    GroupError.FENCED_MEMBER_EPOCH,
-    GroupError.STALE_MEMBER_EPOCH,
-)
-
 _CHECK = ("check", "")
 _SESSION, _REBALANCE = "session", "rebalance"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
-    """A ConsumerGroupHeartbeat request.
-
-    Attributes:
-        member: the member, as far as the request says: ids, client, rack.
-        epoch: the epoch that the member knows, or one of `JOIN_EPOCH`, `LEAVE_EPOCH`,
-            `LEAVE_STATIC_EPOCH`.
-        rebalance_timeout_ms: the time in which it releases partitions; None if unchanged.
-        topics: the names that it subscribes to; None if unchanged.
-        regex: the regular expression that it subscribes to; None if unchanged.
-        assignor: the assignor that it prefers; None if unchanged.
-        owned: the partitions that it has, by topic id; None if unchanged.
-    """
-
-    member: Member
-    epoch: int
-    rebalance_timeout_ms: int | None = None
-    topics: tuple[str, ...] | None = None
-    regex: str | None = None
-    assignor: str | None = None
-    owned: Mapping[str, frozenset[int]] | None = None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the client says everything, since it does not know what the gateway knows."""
-        return self.epoch == JOIN_EPOCH or (
-            self.rebalance_timeout_ms is not None
-            and (self.topics is not None or self.regex is not None)
-            and self.owned is not None
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeatAnswer:
-    """The answer to a ConsumerGroupHeartbeat request.
-
-    Attributes:
-        error: why it is refused.
-        message: the same for a person.
-        epoch: the member's epoch.
-        interval_ms: the time until the next heartbeat.
-        assignment: the partitions that the member has, by topic id; None if unchanged.
-    """
-
-    error: GroupError
-    message: str | None = None
-    epoch: int = 0
-    interval_ms: int = 0
-    assignment: Mapping[str, tuple[int, ...]] | None = None
-
-
-class _RefusedError(Exception):
-    def __init__(self, error: GroupError, message: str) -> None:
-        super().__init__(message)
-        self.error = error
-        self.message = message
 
 
 @dataclass(slots=True)
@@ -135,14 +85,14 @@ class _Entry:
         group: the group; None before it is loaded, and after it was lost.
         config: the cluster's settings when the group was loaded.
         lock: held during an event.
-        timers: the timers that are set, by kind and member.
+        timers: its timers.
     """
 
     log: CoordinatedConsumerGroup
+    timers: GroupTimers = field(init=False)
     group: Group | None = None
     config: ClusterConfig | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    timers: dict[tuple[str, str], CancelTimer] = field(default_factory=dict)
 
 
 class ConsumerGroups:
@@ -202,11 +152,11 @@ class ConsumerGroups:
                         return ConsumerHeartbeatAnswer(GroupError.NONE, epoch=request.epoch)
                     else:
                         await self._continue(group_id, entry, request)
-                except _RefusedError as refused:
+                except RefusedError as refused:
                     await self._check_refusal(group_id, entry, refused.error)
                     raise
                 return self._answer(group_id, entry, request)
-        except _RefusedError as refused:
+        except RefusedError as refused:
             return ConsumerHeartbeatAnswer(refused.error, refused.message)
 
     async def check_member(
@@ -215,10 +165,10 @@ class ConsumerGroups:
         """Return why a member may not commit or fetch offsets with an epoch; NONE if it may."""
         try:
             async with _Use(self, group_id) as entry:
-                error = _commit_error(_loaded(entry), member_id, epoch, instance_id)
+                error = commit_error(_loaded(entry), member_id, epoch, instance_id)
                 await self._check_refusal(group_id, entry, error)
                 return error
-        except _RefusedError as refused:
+        except RefusedError as refused:
             return refused.error
 
     async def commit(
@@ -238,7 +188,7 @@ class ConsumerGroups:
             try:
                 async with _Use(self, group_id) as entry:
                     group = _loaded(entry)
-                    error = _commit_error(group, member_id, epoch, instance_id)
+                    error = commit_error(group, member_id, epoch, instance_id)
                     await self._check_refusal(group_id, entry, error)
                 if error is not GroupError.NONE or not offsets:
                     return error
@@ -252,7 +202,7 @@ class ConsumerGroups:
                     # The group has changed: does the member still have its epoch?
                     async with entry.lock:
                         await self._check(group_id, entry)
-            except _RefusedError as refused:
+            except RefusedError as refused:
                 return refused.error
         return GroupError.COORDINATOR_NOT_AVAILABLE
 
@@ -267,27 +217,14 @@ class ConsumerGroups:
     async def _join(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
         group, member = _loaded(entry), request.member
         assert entry.config is not None
-        holder = group.instances.get(member.instance_id) if member.instance_id else None
-        if holder is not None and holder.member_id != member.member_id:
-            if not _known(group, holder.member_id).has_left:
-                raise _RefusedError(
-                    GroupError.UNRELEASED_INSTANCE_ID,
-                    f"static member {member.member_id} with instance id {member.instance_id} "
-                    f"cannot join while {holder.member_id} has this instance id: stop it first",
-                )
-        elif member.member_id in group.members:
+        check_join(group, member, entry.config.group_max_size)
+        if member.member_id in group.members:
             # Its client has lost its membership, or an answer: it reads nothing of what it was to
             # revoke.
             name = member.member_id
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
-        elif len(group.members) >= entry.config.group_max_size:
-            raise _RefusedError(
-                GroupError.GROUP_MAX_SIZE_REACHED,
-                f"group {group_id} has {len(group.members)} of at most "
-                f"{entry.config.group_max_size} members (group.max.size of the cluster)",
-            )
-        if holder is not None:
-            self._end_timers(entry, holder.member_id)
+        if member.instance_id and (holder := group.instances.get(member.instance_id)):
+            _end_timers(entry, holder.member_id)
         wanted = ConsumerMember(0, 0, request.topics or (), request.regex or None, request.assignor)
         await self._subscribe(
             group_id,
@@ -302,38 +239,8 @@ class ConsumerGroups:
 
     async def _continue(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
         group, name = _loaded(entry), request.member.member_id
-        _check_instance(group, name, request.member.instance_id)
-        before = _known(group, name)
-        present = group.members[name]
-        owned = None if request.owned is None else _partitions(group, request.owned)
-        is_late_epoch = (
-            before.previous_epoch <= request.epoch < before.epoch
-            and owned is not None
-            and owned <= present.owned
-        )
-        is_epoch = before.epoch <= request.epoch <= group.generation or is_late_epoch
-        if before.has_left or not is_epoch:
-            raise _RefusedError(
-                GroupError.FENCED_MEMBER_EPOCH,
-                f"the member's epoch {request.epoch} is not one of {before.epoch} to "
-                f"{group.generation}: it must abandon its partitions and join again",
-            )
-        member = replace(
-            present,
-            client_id=request.member.client_id,
-            client_host=request.member.client_host,
-            rack=request.member.rack if request.member.rack is not None else present.rack,
-            rebalance_timeout_ms=present.rebalance_timeout_ms
-            if request.rebalance_timeout_ms is None
-            else request.rebalance_timeout_ms,
-        )
-        wanted = replace(
-            before,
-            topics=before.topics if request.topics is None else request.topics,
-            regex=before.regex if request.regex is None else request.regex or None,
-            assignor=before.assignor if request.assignor is None else request.assignor,
-        )
-        await self._subscribe(group_id, entry, member, wanted)
+        owned = check_epoch(group, request)
+        await self._subscribe(group_id, entry, *continued(group, request))
         if has_released(_loaded(entry).members[name].revoking, owned):
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
@@ -347,7 +254,7 @@ class ConsumerGroups:
             try:
                 await self._run_blocking(check_regex, regex)
             except ValueError as error:
-                raise _RefusedError(
+                raise RefusedError(
                     GroupError.INVALID_REGULAR_EXPRESSION,
                     f"the regular expression {regex!r} is not one of RE2: {error}",
                 ) from None
@@ -374,8 +281,8 @@ class ConsumerGroups:
         group, member = _loaded(entry), request.member
         name = member.member_id
         if request.epoch == LEAVE_STATIC_EPOCH or member.instance_id is not None:
-            _check_instance(group, name, member.instance_id)
-        _known(group, name)
+            check_instance(group, name, member.instance_id)
+        known_member(group, name)
         if request.epoch == LEAVE_STATIC_EPOCH:
             await self._write(group_id, entry, lambda now, topics: leave_static(now, name, topics))
         else:
@@ -385,7 +292,7 @@ class ConsumerGroups:
         await self._write(
             group_id, entry, lambda now, topics: remove_consumers(now, [name], topics, change)
         )
-        self._end_timers(entry, name)
+        _end_timers(entry, name)
         if not _loaded(entry).members:
             self._lose(group_id, entry)  # nothing to remember
 
@@ -395,18 +302,18 @@ class ConsumerGroups:
         group, name = _loaded(entry), request.member.member_id
         assert entry.config is not None
         member = group.members[name]
-        self._set_timer(group_id, entry, (_SESSION, name), member.session_timeout_ms)
+        entry.timers.set((_SESSION, name), member.session_timeout_ms)
         # While it has partitions to revoke, it keeps its epoch (UNREVOKED_PARTITIONS).
         epoch = group.generation
         if member.revoking:
-            epoch = max(request.epoch, _known(group, name).epoch)
+            epoch = max(request.epoch, known_member(group, name).epoch)
             # As in Kafka its time begins when it is told, not when the other member joined.
             if (_REBALANCE, name) not in entry.timers:
-                self._set_timer(group_id, entry, (_REBALANCE, name), member.rebalance_timeout_ms)
+                entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
         # A client that knows the group's epoch knows its partitions. Another one may have lost the
         # answer in which it was told of them.
         is_known = request.epoch == group.generation and not request.is_full
-        assignment = None if is_known else _by_topic_id(group, member.owned)
+        assignment = None if is_known else by_topic_id(group, member.owned)
         return ConsumerHeartbeatAnswer(
             GroupError.NONE,
             None,
@@ -421,7 +328,7 @@ class ConsumerGroups:
             entry.group = await self._run_blocking(entry.log.write, decide, known)
         except GroupLostError:
             self._lose(group_id, entry)
-            raise _not_coordinator() from None
+            raise not_coordinator() from None
         except asyncio.CancelledError:
             # The thread continues: no later event may use this object beside it.
             self._lose(group_id, entry)
@@ -429,14 +336,14 @@ class ConsumerGroups:
         except SparkLogError as error:
             _log.warning("group %s: a change was not written: %s", group_id, error)
             self._lose(group_id, entry)
-            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
+            raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         group = entry.group
         if group is known:
             return
         _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
         for name, member in group.members.items():
             if not member.revoking:
-                self._cancel(entry, (_REBALANCE, name))
+                entry.timers.end((_REBALANCE, name))
 
     # --- loading ---------------------------------------------------------------------------------
 
@@ -445,29 +352,29 @@ class ConsumerGroups:
             entry.config, group = await self._run_blocking(self._read, entry)
         except ForeignMembersError:
             self._lose(group_id, entry)
-            raise _RefusedError(
+            raise RefusedError(
                 GroupError.GROUP_ID_NOT_FOUND,
                 f"group {group_id} is not a consumer group: it has members of another kind. Take "
                 f"another group id, or stop them first",
             ) from None
         except GroupLostError:
             self._lose(group_id, entry)
-            raise _not_coordinator() from None
+            raise not_coordinator() from None
         except SparkLogError as error:
             self._lose(group_id, entry)
             _log.warning("group %s cannot be loaded: %s", group_id, error)
-            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
+            raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         except asyncio.CancelledError:
             self._lose(group_id, entry)
             raise
         if self._is_closed:
-            raise _not_coordinator()
+            raise not_coordinator()
         entry.group = group
         for name, member in group.members.items():
-            self._set_timer(group_id, entry, (_SESSION, name), member.session_timeout_ms)
+            entry.timers.set((_SESSION, name), member.session_timeout_ms)
             if member.revoking:
-                self._set_timer(group_id, entry, (_REBALANCE, name), member.rebalance_timeout_ms)
-        self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
+                entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
+        entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
     def _read(self, entry: _Entry) -> tuple[ClusterConfig, Group]:
         return self._cluster.image().cluster_config(), entry.log.load()
@@ -477,9 +384,11 @@ class ConsumerGroups:
         if self._is_closed or not self._is_coordinator(group_id):
             if entry is not None:
                 self._lose(group_id, entry)
-            raise _not_coordinator()
+            raise not_coordinator()
         if entry is None:
             entry = self._entries[group_id] = _Entry(self._open_group(group_id))
+            expire = partial(self._expire, group_id, entry)
+            entry.timers = GroupTimers(expire, self._call_later, self._tasks)
         return entry
 
     def _open_group(self, group_id: str) -> CoordinatedConsumerGroup:
@@ -496,74 +405,45 @@ class ConsumerGroups:
         if self._entries.get(group_id) is entry:
             del self._entries[group_id]
         entry.group = None
-        for timer in entry.timers.values():
-            timer.cancel()
-        entry.timers.clear()
+        entry.timers.end_all()
 
     # --- timers ----------------------------------------------------------------------------------
 
-    def _set_timer(
-        self, group_id: str, entry: _Entry, key: tuple[str, str], delay_ms: float
-    ) -> None:
-        self._cancel(entry, key)
-        call_later = self._call_later or asyncio.get_running_loop().call_later
-        entry.timers[key] = call_later(
-            delay_ms / 1000, partial(self._begin_expiry, group_id, entry, key)
-        )
-
-    def _cancel(self, entry: _Entry, key: tuple[str, str]) -> None:
-        timer = entry.timers.pop(key, None)
-        if timer is not None:
-            timer.cancel()
-
-    def _end_timers(self, entry: _Entry, name: str) -> None:
-        self._cancel(entry, (_SESSION, name))
-        self._cancel(entry, (_REBALANCE, name))
-
-    def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
-        timer = entry.timers.get(key)
-        if timer is None or self._entries.get(group_id) is not entry:
-            return
-        task = asyncio.get_running_loop().create_task(self._expire(group_id, entry, key, timer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _expire(
-        self, group_id: str, entry: _Entry, key: tuple[str, str], timer: CancelTimer
+        self, group_id: str, entry: _Entry, key: TimerKey, timer: CancelTimer
     ) -> None:
         kind, name = key
         async with entry.lock:
-            if entry.timers.get(key) is not timer or entry.group is None:
+            if not entry.timers.take(key, timer) or entry.group is None:
                 return  # a heartbeat came first
-            del entry.timers[key]
             try:
                 if not self._is_coordinator(group_id):
                     self._lose(group_id, entry)  # its members may live, and go to another gateway
                 elif key == _CHECK:
                     await self._write(group_id, entry, update_consumer_topics)
-                    self._set_timer(group_id, entry, _CHECK, CHECK_INTERVAL_MS)
+                    entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
                 elif name in entry.group.members:
                     _log.info("group %s: %s ends by its %s timeout", group_id, name, kind)
                     await self._remove(group_id, entry, name, "expire")
-            except _RefusedError as refused:
+            except RefusedError as refused:
                 _log.debug("group %s: timer %s ended in vain: %s", group_id, key, refused.message)
 
     async def _check_refusal(self, group_id: str, entry: _Entry, error: GroupError) -> None:
         """Check, before a member is fenced, that no other gateway knows better."""
-        if error in _FENCING:
+        if error in FENCING:
             await self._check(group_id, entry)
 
     async def _check(self, group_id: str, entry: _Entry) -> None:
         """Check that this gateway still coordinates a group, whose lock the caller holds."""
         if entry.group is None:
-            raise _not_coordinator()
+            raise not_coordinator()
         try:
             await self._run_blocking(entry.log.check, entry.group)
         except GroupLostError:
             self._lose(group_id, entry)
-            raise _not_coordinator() from None
+            raise not_coordinator() from None
         except SparkLogError as error:
-            raise _RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
+            raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         except asyncio.CancelledError:
             self._lose(group_id, entry)
             raise
@@ -602,76 +482,12 @@ class _Use:
         entry.lock.release()
 
 
-def has_released(
-    revoking: frozenset[TopicPartition], owned: frozenset[TopicPartition] | None
-) -> bool:
-    """Return whether a member has partitions to revoke, and says that it has none of them."""
-    return bool(revoking) and owned is not None and owned.isdisjoint(revoking)
+def _end_timers(entry: _Entry, name: str) -> None:
+    entry.timers.end((_SESSION, name))
+    entry.timers.end((_REBALANCE, name))
 
 
 def _loaded(entry: _Entry) -> Group:
     if entry.group is None:
-        raise _not_coordinator()
+        raise not_coordinator()
     return entry.group
-
-
-def _not_coordinator() -> _RefusedError:
-    return _RefusedError(
-        GroupError.NOT_COORDINATOR, "another gateway coordinates the group: find it again"
-    )
-
-
-def _known(group: Group, member_id: str) -> ConsumerMember:
-    member = None if group.consumer is None else group.consumer.members.get(member_id)
-    if member is None:
-        raise _RefusedError(
-            GroupError.UNKNOWN_MEMBER_ID, f"{member_id} is not a member of {group.group_id}"
-        )
-    return member
-
-
-def _check_instance(group: Group, member_id: str, instance_id: str | None) -> None:
-    if instance_id is None:
-        _known(group, member_id)
-        return
-    holder = group.instances.get(instance_id)
-    if holder is None:
-        raise _RefusedError(
-            GroupError.UNKNOWN_MEMBER_ID, f"no member of {group.group_id} is {instance_id}"
-        )
-    if holder.member_id != member_id:
-        raise _RefusedError(
-            GroupError.FENCED_INSTANCE_ID,
-            f"{holder.member_id} has taken the instance id {instance_id} of {member_id}",
-        )
-
-
-def _commit_error(group: Group, member_id: str, epoch: int, instance_id: str | None) -> GroupError:
-    if group.consumer is None or not group.consumer.members:
-        return GroupError.UNKNOWN_MEMBER_ID
-    try:
-        _check_instance(group, member_id, instance_id)
-        if group.consumer.may_commit(member_id, epoch, group.generation):
-            return GroupError.NONE
-    except _RefusedError as refused:
-        return refused.error
-    return GroupError.STALE_MEMBER_EPOCH
-
-
-def _partitions(group: Group, owned: Mapping[str, frozenset[int]]) -> frozenset[TopicPartition]:
-    """Return partitions with names; those of topics that the group does not have are left out."""
-    names = {topic.topic_id: name for name, topic in group.topics.items()}
-    return frozenset(
-        TopicPartition(names[topic_id], number)
-        for topic_id, numbers in owned.items()
-        if topic_id in names
-        for number in numbers
-    )
-
-
-def _by_topic_id(group: Group, partitions: frozenset[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
-    for topic, number in sorted(partitions):
-        topic_id = group.topics[topic].topic_id
-        found[topic_id] = (*found.get(topic_id, ()), number)
-    return found

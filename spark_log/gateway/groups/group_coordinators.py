@@ -34,6 +34,12 @@ from spark_log.gateway.groups.group_state import (
     Timer,
     Token,
 )
+from spark_log.gateway.groups.group_timers import (
+    CallLater,
+    CancelTimer,
+    GroupTimers,
+    TimerKey,
+)
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from spark_log.util import random_id
 
@@ -58,17 +64,6 @@ class RunBlocking(Protocol):
         """Return the result of the call."""
 
 
-class CancelTimer(Protocol):
-    """A timer that was set."""
-
-    def cancel(self) -> None:
-        """End the timer."""
-
-
-CallLater = Callable[[float, Callable[[], object]], CancelTimer]
-"""Sets a timer: seconds, and the function that is called then; as ``loop.call_later``."""
-
-
 class GroupRefusedError(Exception):
     """A group cannot be used here.
 
@@ -91,15 +86,15 @@ class _Entry:
         state: the group; None before it is loaded, and after it was lost.
         lock: held during an event.
         waiting: the requests that wait for an answer.
-        timers: the timers that are set.
+        timers: its timers.
     """
 
     group: CoordinatedGroup
+    timers: GroupTimers = field(init=False)
     limits: GroupLimits | None = None
     state: GroupState | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: dict[Token, asyncio.Future[Any]] = field(default_factory=dict)
-    timers: dict[tuple[str, str], CancelTimer] = field(default_factory=dict)
 
 
 class GroupCoordinators:
@@ -361,6 +356,8 @@ class GroupCoordinators:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         if entry is None:
             entry = self._entries[group_id] = _Entry(self._open_group(group_id))
+            expire = partial(self._expire, group_id, entry)
+            entry.timers = GroupTimers(expire, self._call_later, self._tasks)
         return entry
 
     def _open_group(self, group_id: str) -> CoordinatedGroup:
@@ -389,8 +386,8 @@ class GroupCoordinators:
         if self._is_closed:
             raise GroupRefusedError(GroupError.NOT_COORDINATOR)
         entry.state = decision.state
-        self._set_timers(group_id, entry, decision.timers)
-        self._set_timers(group_id, entry, (Timer(_CHECK, CHECK_INTERVAL_MS),))
+        _set_timers(entry, decision.timers)
+        entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
     def _read(self, entry: _Entry) -> tuple[Decision, GroupLimits]:
         config = self._cluster.image().cluster_config()
@@ -408,7 +405,7 @@ class GroupCoordinators:
             future = entry.waiting.pop(token, None)
             if future is not None and not future.done():
                 future.set_result(answer)
-        self._set_timers(group_id, entry, decision.timers)
+        _set_timers(entry, decision.timers)
         state = decision.state
         if not state.classic.members and not state.pending and not entry.waiting:
             self._lose(group_id, entry, GroupError.NOT_COORDINATOR)  # nothing to remember
@@ -418,9 +415,7 @@ class GroupCoordinators:
         if self._entries.get(group_id) is entry:
             del self._entries[group_id]
         entry.state = None
-        for timer in entry.timers.values():
-            timer.cancel()
-        entry.timers.clear()
+        entry.timers.end_all()
         waiting, entry.waiting = entry.waiting, {}
         for future in waiting.values():
             if not future.done():
@@ -428,35 +423,16 @@ class GroupCoordinators:
 
     # --- timers ----------------------------------------------------------------------------------
 
-    def _set_timers(self, group_id: str, entry: _Entry, timers: Sequence[Timer]) -> None:
-        call_later = self._call_later or asyncio.get_running_loop().call_later
-        for timer in timers:
-            before = entry.timers.pop(timer.key, None)
-            if before is not None:
-                before.cancel()
-            if timer.delay_ms is not None:
-                expire = partial(self._begin_expiry, group_id, entry, timer.key)
-                entry.timers[timer.key] = call_later(timer.delay_ms / 1000, expire)
-
-    def _begin_expiry(self, group_id: str, entry: _Entry, key: tuple[str, str]) -> None:
-        timer = entry.timers.get(key)
-        if timer is None or self._entries.get(group_id) is not entry:
-            return
-        task = asyncio.get_running_loop().create_task(self._expire(group_id, entry, key, timer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _expire(
-        self, group_id: str, entry: _Entry, key: tuple[str, str], timer: CancelTimer
+        self, group_id: str, entry: _Entry, key: TimerKey, timer: CancelTimer
     ) -> None:
         if key == _CHECK:
             await self._check(group_id, entry)
             return
 
         def decide(state: GroupState, limits: GroupLimits) -> Decision:
-            if entry.timers.get(key) is not timer:
+            if not entry.timers.take(key, timer):
                 return Decision(state)  # a heartbeat or a join came first
-            del entry.timers[key]
             if key[0] == "session":
                 _log.info("group %s: %s sent no heartbeat, and expires", group_id, key[1])
             return classic_decisions.expire(state, key, limits)
@@ -469,7 +445,7 @@ class GroupCoordinators:
     async def _check(self, group_id: str, entry: _Entry) -> None:
         async with entry.lock:
             if await self._is_current(group_id, entry):
-                self._set_timers(group_id, entry, (Timer(_CHECK, CHECK_INTERVAL_MS),))
+                entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
     async def _is_current(self, group_id: str, entry: _Entry) -> bool:
         """Return whether this gateway still coordinates a group, whose lock the caller holds."""
@@ -499,3 +475,11 @@ def check_coordinator(is_coordinator: Callable[[str], bool], group_id: str) -> N
             f"offsets of group {group_id!r} were not committed: another gateway may coordinate the "
             f"group; find the coordinator again"
         )
+
+
+def _set_timers(entry: _Entry, timers: Sequence[Timer]) -> None:
+    for timer in timers:
+        if timer.delay_ms is None:
+            entry.timers.end(timer.key)
+        else:
+            entry.timers.set(timer.key, timer.delay_ms)

@@ -6,16 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
-from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 
 MAX_GROUP_BYTES = 33_554_432
 """Bytes of the batches of one append; a single batch may be larger."""
-
-_OUT_OF_ORDER = ProduceResult(
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    message="the batch before it was not appended within timeout.ms; send both again",
-)
 
 Append = Callable[[Sequence[ProducedBatch]], Awaitable[None]]
 """Appends batches, and sets the result of each."""
@@ -55,26 +49,12 @@ class AppendQueue:
     def withdraw(self, future: asyncio.Future[ProduceResult]) -> bool:
         """Take a batch out of the queue; return false if its append has begun.
 
-        The batches of the same producer behind it are refused. The log would refuse them, too, if
-        it knows the producer. If it does not, it takes any first sequence number: then the batch
-        that is withdrawn could never be appended any more.
-
         Args:
             future: the future of its result, which is never set then.
         """
-        place = next((n for n, each in enumerate(self._waiting) if each[1] is future), None)
-        if place is None:
-            return False
-        waiting = list(self._waiting)
-        withdrawn, _ = waiting.pop(place)
-        self._waiting = deque(waiting[:place])
-        for produced, each in waiting[place:]:
-            if withdrawn.precedes(produced):
-                if not each.done():
-                    each.set_result(_OUT_OF_ORDER)
-            else:
-                self._waiting.append((produced, each))
-        return True
+        before = len(self._waiting)
+        self._waiting = deque(each for each in self._waiting if each[1] is not future)
+        return len(self._waiting) < before
 
     def wake(self) -> None:
         """Append what is ready, unless an append is under way."""

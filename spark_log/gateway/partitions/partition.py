@@ -266,8 +266,8 @@ class GatewayPartition:
         """Wake the fetches that wait: the log may not end at `end_offset` any more.
 
         An append of this gateway that is under way is most likely what was seen. Its end wakes
-        them, and they then get its batches from the cache, and not from the log. The next probe, or
-        a fetch after `_MAX_UNCHECKED_MS`, finds what others appended meanwhile.
+        them, and they then get its batches from the cache, and not from the log. The next probe
+        finds what others appended meanwhile.
         """
         if not self._is_appending:
             self._may_have_grown = True

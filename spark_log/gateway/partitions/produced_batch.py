@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from spark_log.errors import InvalidRecordError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
@@ -21,10 +19,6 @@ from spark_log.gateway.record_batches import (
 from spark_log.log import BatchAppend, LogAppendInfo
 from spark_log.record import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerAppend
 from spark_log.transaction import PresentProducer
-
-_PRODUCER: Final = struct.Struct(">qh")
-_PRODUCER_POSITION: Final = 43
-"""Producer id and epoch in the header of a batch."""
 
 _CODECS = {
     CompressionType.GZIP: "zstd",
@@ -86,22 +80,6 @@ class ProducedBatch:
     code_of: Callable[[SparkLogError], int] = error_code
     present: PresentProducer | None = None
     batch: ClientBatch | None = field(default=None, repr=False)
-
-    def precedes(self, other: ProducedBatch) -> bool:
-        """Return whether another batch, which arrived later, is of the same idempotent producer."""
-        producer = (
-            _PRODUCER.unpack_from(self.data, _PRODUCER_POSITION) if self._has_header else None
-        )
-        return (
-            producer is not None
-            and producer[0] != NO_PRODUCER_ID
-            and other._has_header
-            and producer == _PRODUCER.unpack_from(other.data, _PRODUCER_POSITION)
-        )
-
-    @property
-    def _has_header(self) -> bool:
-        return len(self.data) >= _PRODUCER_POSITION + _PRODUCER.size
 
     def parse(self, max_bytes: int) -> ClientBatch | None:
         """Return the batch, its header and checksum checked; None if it has a result: an error.

@@ -222,7 +222,7 @@ async def _fetch_all(
 
 @dataclass(frozen=True, slots=True)
 class _ReadOptions:
-    """How the partitions of a request are read.
+    """Options for reading the partitions of a request.
 
     Attributes:
         isolation: ``read_committed`` ends at the last stable offset.

@@ -66,31 +66,49 @@ def _fetch(gateway: Gateway, request: Any, group: Any, version: int) -> Any:
         response.error_code = ErrorCode.INVALID_GROUP_ID
         return response
     fetch = gateway.admin.list_group_offsets
+    asked = None if group.topics is None else _asked(gateway, group.topics, version)
+    wanted = None
+    if asked is not None:
+        wanted = [TopicPartition(name, each) for name, _, numbers in asked for each in numbers]
     try:
-        offsets = fetch(group.group_id, require_stable=request.require_stable)
+        offsets = fetch(group.group_id, wanted, require_stable=request.require_stable)
     except UnstableOffsetCommitError:
-        # The partitions that the request names have no stable offset yet; the client asks again.
+        # One of the partitions that are asked for has no stable offset yet: the client asks again.
         return _topics(
-            gateway, response, group, version, lambda _: ErrorCode.UNSTABLE_OFFSET_COMMIT
+            gateway, response, asked, version, lambda _: ErrorCode.UNSTABLE_OFFSET_COMMIT
         )
     except SparkLogError as error:
         response.error_code = error_code(error)
         return response
-    return _topics(gateway, response, group, version, lambda tp: offsets.get(tp, _NONE), offsets)
+    return _topics(gateway, response, asked, version, lambda tp: offsets.get(tp, _NONE), offsets)
+
+
+def _asked(gateway: Gateway, topics: Any, version: int) -> list[tuple[str, str, list[int]]]:
+    """Return the name, the id and the partitions of each topic of a request.
+
+    The name is empty if there is no topic with the id, and the id if the request has names.
+    """
+    if version < _TOPIC_ID_VERSION:
+        return [(each.name, "", each.partition_indexes) for each in topics]
+    image = gateway.cluster.image()
+    found = [(image.find_by_id(each.topic_id), each) for each in topics]
+    return [
+        ("" if topic is None else topic.name, each.topic_id, each.partition_indexes)
+        for topic, each in found
+    ]
 
 
 def _topics(
     gateway: Gateway,
     response: Any,
-    group: Any,
+    asked: list[tuple[str, str, list[int]]] | None,
     version: int,
     look_up: Callable[[TopicPartition], OffsetAndMetadata | ErrorCode],
     everything: Any = (),
 ) -> Any:
     """Return the answer for the partitions that are asked for; for all that have an offset."""
-    image = gateway.cluster.image()
-    asked: list[tuple[str, str, list[int]]]
-    if group.topics is None:
+    if asked is None:
+        image = gateway.cluster.image()
         wanted: dict[str, list[int]] = {}
         for topic, partition in sorted(everything):
             wanted.setdefault(topic, []).append(partition)
@@ -101,14 +119,6 @@ def _topics(
         ]
         if not everything and look_up(TopicPartition("", 0)) is ErrorCode.UNSTABLE_OFFSET_COMMIT:
             response.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT
-    elif version >= _TOPIC_ID_VERSION:
-        asked = []
-        for each in group.topics:
-            topic = image.find_by_id(each.topic_id)
-            name = "" if topic is None else topic.name
-            asked.append((name, each.topic_id, each.partition_indexes))
-    else:
-        asked = [(each.name, "", each.partition_indexes) for each in group.topics]
     response.topics = [
         _topic(name, topic_id, numbers, version, look_up) for name, topic_id, numbers in asked
     ]

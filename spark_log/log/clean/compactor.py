@@ -311,7 +311,10 @@ def last_batches_of_producers(
         active = {id_ for id_, _ in entries}
         committed = _replay_producers(log, view, limit_offset)
         entries = [(id_, entry) for id_, entry in committed.entries() if id_ in active]
-    last_offsets = frozenset(entry.runs[-1].end_offset - 1 for _, entry in entries if entry.runs)
+    # The last run may be of an earlier epoch, from which the sequence may go on (protocol A18).
+    last_offsets = frozenset(
+        entry.all_runs[-1][1].end_offset - 1 for _, entry in entries if entry.all_runs
+    )
     return last_offsets, {id_: entry.epoch for id_, entry in entries if not entry.runs}
 
 

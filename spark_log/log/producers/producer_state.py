@@ -8,7 +8,7 @@ a duplicate, leaves a gap in the sequence, or comes from a fenced producer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from spark_log.errors import (
@@ -16,198 +16,18 @@ from spark_log.errors import (
     InvalidTxnStateError,
     OutOfOrderSequenceError,
 )
+from spark_log.log.producers.producer_entry import NOT_LISTED_US, ProducerEntry, SequenceRun
 from spark_log.log.producers.transaction_index import TransactionIndex
 from spark_log.record import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    SEQUENCES,
     BatchHeader,
     EndTransactionMarker,
     ProducerAppend,
-    sequence_after,
 )
-
-MAX_RUNS: Final = 5
-"""Number of runs kept for one producer (``ProducerStateEntry.NUM_BATCHES_TO_RETAIN``)."""
-
-_MAX_RUN_RECORDS: Final = SEQUENCES // 2
-"""Maximum records of one run. Older ones are dropped, so that a sequence number is unique in it."""
 
 _MIN_GROWTH: Final = 1_000
 """Minimum number of new producers before a state is rebuilt: about 600 KB."""
-
-NOT_LISTED_US: Final = 2**63 - 1
-"""The time of an append that no listing has shown yet. A producer with this time never expires."""
-
-
-@dataclass(frozen=True, slots=True)
-class SequenceRun:
-    """Records of one producer with consecutive offsets and consecutive sequence numbers.
-
-    Kafka keeps the last five batches of a producer. spark-log keeps the last five runs, since an
-    append may have many batches, and a merge joins consecutive batches (docs/adr/0006). A single
-    batch is a run too, so every duplicate that Kafka recognises is recognised.
-
-    Attributes:
-        base_sequence: sequence number of the first record.
-        base_offset: offset of the first record.
-        record_count: number of offsets, and of sequence numbers, in the run.
-    """
-
-    base_sequence: int
-    base_offset: int
-    record_count: int
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last record's offset."""
-        return self.base_offset + self.record_count
-
-    @property
-    def next_sequence(self) -> int:
-        """The sequence number after the last record's sequence number."""
-        return sequence_after(self.base_sequence, self.record_count)
-
-    def offset_of(self, base_sequence: int, record_count: int) -> int | None:
-        """Return the offset of the record with a sequence number.
-
-        Returns:
-            None if not all ``record_count`` records from this one on are in the run.
-        """
-        distance = (base_sequence - self.base_sequence) % SEQUENCES
-        if distance + record_count > self.record_count:
-            return None
-        return self.base_offset + distance
-
-    def extended(self, run: SequenceRun) -> SequenceRun | None:
-        """Return this run joined with a later one; None if the later run does not continue it.
-
-        The later run may begin with records of this run: since a merge joins batches, one header
-        may cover records both before and after the offset of a snapshot.
-        """
-        distance = run.base_offset - self.base_offset
-        follows = run.base_sequence == sequence_after(self.base_sequence, distance)
-        if run.base_offset > self.end_offset or not follows:
-            return None
-        base_offset = min(self.base_offset, run.base_offset)
-        end_offset = max(self.end_offset, run.end_offset)
-        base_offset = max(base_offset, end_offset - _MAX_RUN_RECORDS)
-        return SequenceRun(
-            sequence_after(self.base_sequence, base_offset - self.base_offset),
-            base_offset,
-            end_offset - base_offset,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerEntry:
-    """The state of one producer (``ProducerStateEntry``).
-
-    Attributes:
-        epoch: the producer's newest epoch.
-        runs: the last `MAX_RUNS` runs of this epoch, in order; empty after a control batch alone.
-        appended_us: when the producer's last batch was appended, or a later time, by the storage's
-            clock; `NOT_LISTED_US` until a listing shows it. Kafka takes the records' timestamps
-            instead, which may be of last year.
-        first_transaction_offset: first offset of its open transaction (``currentTxnFirstOffset``);
-            None if no transaction is open. An entry with an open transaction never expires.
-        earlier_runs: runs of earlier epochs, in order, each with its epoch: the sequence numbers
-            of a client that keeps its epoch after a transaction go on from them (protocol A18).
-            Dropped when a sequence begins with 0; at most `MAX_RUNS`.
-    """
-
-    epoch: int
-    runs: tuple[SequenceRun, ...]
-    appended_us: int
-    first_transaction_offset: int | None = None
-    earlier_runs: tuple[tuple[int, SequenceRun], ...] = ()
-
-    def with_run(self, run: SequenceRun, appended_us: int) -> ProducerEntry:
-        """Return the entry with one more run of this epoch."""
-        runs = self.runs
-        # The run may continue several runs: those that a compaction left of batches which a
-        # concurrent merge has joined.
-        while runs and (joined := runs[-1].extended(run)) is not None:
-            runs, run = runs[:-1], joined
-        runs = (*runs, run)[-MAX_RUNS:]
-        return replace(self, runs=runs, appended_us=max(appended_us, self.appended_us))
-
-    @property
-    def all_runs(self) -> tuple[tuple[int, SequenceRun], ...]:
-        """The runs of earlier epochs and of this one, in order, each with its epoch."""
-        return (*self.earlier_runs, *((self.epoch, run) for run in self.runs))
-
-    def in_epoch(self, header: BatchHeader, appended_us: int) -> ProducerEntry:
-        """Return the entry in the epoch of the producer's next batch."""
-        earlier = self.earlier_runs
-        if header.producer_epoch > self.epoch:
-            earlier = self.all_runs[-MAX_RUNS:]
-        elif header.producer_epoch == self.epoch and self.runs:
-            return self
-        elif header.producer_epoch < self.epoch:
-            # It may write when the entry of the newer epoch has expired.
-            earlier = ()
-        if not header.is_control and header.base_sequence in (0, NO_SEQUENCE):
-            earlier = ()
-        if header.producer_epoch == self.epoch:
-            return replace(self, earlier_runs=earlier)
-        return ProducerEntry(
-            header.producer_epoch, (), appended_us, self.first_transaction_offset, earlier
-        )
-
-    def offset_by_end(self, base_sequence: int, record_count: int) -> int | None:
-        """Return the offset of an append that ends where the last run ends; else None.
-
-        The log has all records of the producer up to that end, so the append's earlier records are
-        directly before it, unless another run contradicts this.
-        """
-        if not self.runs or sequence_after(base_sequence, record_count) != self.next_sequence:
-            return None
-        base_offset = self.runs[-1].end_offset - record_count
-        for run in self.runs[:-1]:
-            shift = (run.base_sequence - base_sequence) % SEQUENCES
-            is_part = (run.base_offset - base_offset) % SEQUENCES == shift
-            if not is_part and (
-                run.end_offset > base_offset
-                or (base_sequence - run.next_sequence) % SEQUENCES >= _MAX_RUN_RECORDS
-            ):
-                return None
-        return base_offset if base_offset >= 0 else None
-
-    def before(self, offset: int) -> ProducerEntry | None:
-        """Return the entry that a replay from an earlier offset needs; None if it needs none."""
-        cut = [
-            (epoch, replace(run, record_count=min(run.end_offset, offset) - run.base_offset))
-            for epoch, run in self.all_runs
-            if run.base_offset < offset
-        ]
-        is_whole = not self.all_runs or self.all_runs[-1][1].end_offset <= offset
-        if not cut and self.runs:
-            return None
-        epoch = self.epoch if is_whole or not cut else cut[-1][0]
-        runs = tuple(run for of_epoch, run in cut if of_epoch == epoch)
-        earlier = tuple(pair for pair in cut if pair[0] != epoch)
-        return ProducerEntry(epoch, runs, self.appended_us, earlier_runs=earlier)
-
-    def is_expired(self, now_us: int, expiration_ms: int) -> bool:
-        """Return whether the producer may be forgotten (KIP-854).
-
-        Args:
-            now_us: the storage's time, or earlier.
-            expiration_ms: ``producer.id.expiration.ms``.
-        """
-        is_old = now_us - self.appended_us >= expiration_ms * 1000
-        return is_old and self.first_transaction_offset is None
-
-    @property
-    def appended_ms(self) -> int:
-        """`appended_us` in milliseconds; -1 if no listing has shown the append yet."""
-        return -1 if self.appended_us == NOT_LISTED_US else self.appended_us // 1000
-
-    @property
-    def next_sequence(self) -> int:
-        """The next sequence number; 0 in an epoch without a run."""
-        return self.runs[-1].next_sequence if self.runs else 0
 
 
 class ProducerState:
@@ -262,10 +82,14 @@ class ProducerState:
 
         Args:
             replayed: the state whose transactions replace the ones of this state, and whose entries
-                are added for producers that have none in this state.
+                are added for producers that have none in this state. Runs of earlier epochs are
+                added, too.
         """
         self.transactions = replayed.transactions
-        self._entries = {**replayed._entries, **self._entries}
+        for producer_id, found in replayed._entries.items():
+            entry = self._entries.setdefault(producer_id, found)
+            if entry.epoch == found.epoch and not entry.earlier_runs and found.earlier_runs:
+                self._entries[producer_id] = replace(entry, earlier_runs=found.earlier_runs)
         self._mark_open()
 
     def _mark_open(self) -> None:
@@ -318,7 +142,7 @@ class ProducerState:
         return entry.offset_by_end(append.base_sequence, record_count)
 
     def _continued_runs(self, append: ProducerAppend) -> list[SequenceRun]:
-        """Return the runs of earlier identities from which the append's sequence goes on."""
+        """Return the runs of earlier identities that the append's sequence follows."""
         return [
             run
             for origin in append.continues
@@ -357,8 +181,8 @@ class ProducerState:
         """Check that an append that is not a duplicate may be next (``ProducerAppendInfo``).
 
         A producer without an entry, or with an expired one (protocol A11), may begin with any
-        sequence number, as in Kafka: its records may have been deleted. If the sequence goes on
-        from earlier identities (protocol A18), those must have no entry either.
+        sequence number, as in Kafka: its records may have been deleted. If the sequence
+        follows that of earlier identities (protocol A18), those must have no entry either.
 
         Args:
             append: the append to check.

@@ -26,6 +26,7 @@ from pyarrow import ipc
 from spark_log.log.files import SegmentName
 from spark_log.log.producers import (
     AbortedTransaction,
+    EpochRun,
     OpenTransaction,
     ProducerEntry,
     ProducerState,
@@ -88,13 +89,9 @@ _HORIZONS_KEY = b"spark_log.delete_horizons"
 """Key of the compacted segments' delete horizons in the custom metadata, for the reason of
 `_IDS_KEY`. Only a snapshot with compacted segments has it."""
 
-_EARLIER_RUNS_KEY = b"spark_log.earlier_runs"
-"""Key of the runs of producers' earlier epochs in the custom metadata, for the reason of
-`_IDS_KEY`. Only a snapshot with such runs has it."""
-
 _TRANSACTIONS_KEY = b"spark_log.transactions"
-"""Key of the transactions in the custom metadata, for the reason of `_IDS_KEY`. A snapshot without
-this key does not contain transactions."""
+"""Key of the transactions, and of the runs of producers in earlier epochs, in the custom metadata,
+for the reason of `_IDS_KEY`. A snapshot without this key does not contain transactions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +149,9 @@ class Snapshot:
         if compacted:
             horizons = json.dumps([each.delete_horizon_us for each in compacted])
             metadata[_HORIZONS_KEY] = _with_checksum(horizons)
-        earlier_runs = _encode_earlier_runs(self.producers)
-        if earlier_runs:
-            metadata[_EARLIER_RUNS_KEY] = _with_checksum(earlier_runs)
         transactions = self.producers.transactions
         if transactions.is_complete:
-            metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(transactions))
+            metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(self.producers))
         return metadata
 
     @classmethod
@@ -192,9 +186,10 @@ class Snapshot:
         segments = batch.column("segments").flatten()
         custom_metadata = custom_metadata or {}
         ids = _decode_ids(custom_metadata.get(_IDS_KEY), len(segments))
-        transactions = _decode_transactions(custom_metadata.get(_TRANSACTIONS_KEY), offset)
+        transactions, earlier_runs = _decode_transactions(
+            custom_metadata.get(_TRANSACTIONS_KEY), offset
+        )
         summaries = tuple(_segments(segments, ids))
-        earlier_runs = _decode_earlier_runs(custom_metadata.get(_EARLIER_RUNS_KEY))
         entries = (_producer(row, earlier_runs) for row in producers)
         return cls(
             offset,
@@ -221,9 +216,20 @@ def _checked(value: bytes, what: str) -> str:
     return data.decode()
 
 
-def _encode_earlier_runs(producers: ProducerState) -> str:
-    """Return the runs of earlier epochs by producer id, as JSON; empty without such a run."""
-    found = {
+def _encode_transactions(producers: ProducerState) -> str:
+    transactions = producers.transactions
+    open_ones = [
+        [each.producer_id, each.producer_epoch, each.first_offset] for each in transactions.open
+    ]
+    aborted = [
+        [each.producer_id, each.first_offset, each.marker_offset] for each in transactions.aborted
+    ]
+    content: dict[str, Any] = {
+        "open": open_ones,
+        "aborted": aborted,
+        "unlisted": transactions.unlisted,
+    }
+    earlier_runs = {
         str(producer_id): [
             [epoch, run.base_sequence, run.base_offset, run.record_count]
             for epoch, run in entry.earlier_runs
@@ -231,50 +237,35 @@ def _encode_earlier_runs(producers: ProducerState) -> str:
         for producer_id, entry in producers.entries()
         if entry.earlier_runs
     }
-    return json.dumps(found, separators=(",", ":")) if found else ""
-
-
-def _decode_earlier_runs(value: bytes | None) -> dict[int, tuple[tuple[int, SequenceRun], ...]]:
-    """Return the runs of earlier epochs by producer id.
-
-    Raises:
-        ValueError: the value is damaged.
-    """
-    if value is None:
-        return {}
-    content = parse_json(_checked(value, "runs of earlier epochs"))
-    return {
-        int(producer_id): tuple((epoch, SequenceRun(*run)) for epoch, *run in runs)
-        for producer_id, runs in content.items()
-    }
-
-
-def _encode_transactions(transactions: TransactionIndex) -> str:
-    open_ones = [
-        [each.producer_id, each.producer_epoch, each.first_offset] for each in transactions.open
-    ]
-    aborted = [
-        [each.producer_id, each.first_offset, each.marker_offset] for each in transactions.aborted
-    ]
-    content = {"open": open_ones, "aborted": aborted, "unlisted": transactions.unlisted}
+    if earlier_runs:
+        content["earlier_runs"] = earlier_runs
     return json.dumps(content, separators=(",", ":"))
 
 
-def _decode_transactions(value: bytes | None, offset: int) -> TransactionIndex:
-    """Return the transactions at an offset; an incomplete index if there is no value.
+def _decode_transactions(
+    value: bytes | None, offset: int
+) -> tuple[TransactionIndex, dict[int, tuple[EpochRun, ...]]]:
+    """Return the transactions at an offset, and producers' runs of earlier epochs.
+
+    Without a value the index is incomplete, and the runs are missing.
 
     Raises:
         ValueError: the value is damaged.
     """
     if value is None:
-        return TransactionIndex(offset, is_complete=False)
+        return TransactionIndex(offset, is_complete=False), {}
     content = parse_json(_checked(value, "transactions"))
-    return TransactionIndex(
+    earlier_runs = {
+        int(producer_id): tuple((epoch, SequenceRun(*run)) for epoch, *run in runs)
+        for producer_id, runs in content.get("earlier_runs", {}).items()
+    }
+    index = TransactionIndex(
         offset,
         open_transactions=(OpenTransaction(*each) for each in content["open"]),
         aborted=(AbortedTransaction(*each) for each in content["aborted"]),
         unlisted=((start, end) for start, end in content["unlisted"]),
     )
+    return index, earlier_runs
 
 
 def _decode_ids(value: bytes | None, count: int) -> list[str]:
@@ -414,7 +405,7 @@ def _struct_array(
 
 
 def _producer(
-    row: dict[str, Any], earlier_runs: Mapping[int, tuple[tuple[int, SequenceRun], ...]]
+    row: dict[str, Any], earlier_runs: Mapping[int, tuple[EpochRun, ...]]
 ) -> tuple[int, ProducerEntry]:
     runs = tuple(SequenceRun(**run) for run in row["runs"])
     producer_id = row["producer_id"]

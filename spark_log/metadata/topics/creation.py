@@ -50,6 +50,10 @@ def validate_new_topic(topic: NewTopic) -> None:
         )
     validate_topic_name(topic.name)
     count = topic.num_partitions
+    if type(count) is not int:
+        raise InvalidPartitionsError(
+            f"topic {topic.name!r}: {count!r} partitions; give a whole number, such as 3"
+        )
     assignment = topic.replica_assignment
     if isinstance(assignment, Mapping):  # anything else is refused with the brokers
         if count not in (1, len(assignment)):

@@ -110,7 +110,12 @@ class GatewayCampaign:
         actors.start()
         cleaner = self._start_cleaner(root)
         stack.callback(cleaner.signal, 9)
-        wait_until(lambda: actors.have_begun, "the producers do not begin", interval_s=0.5)
+        wait_until(
+            lambda: actors.have_begun,
+            "the producers do not begin",
+            timeout_s=SETTLE_S,
+            interval_s=0.5,
+        )
         plan = FaultPlan(gateways, actors, self.seed, self._say)
         plan.run(self.seconds)
         self._say("the faults are over")
@@ -174,6 +179,8 @@ class GatewayCampaign:
         for reader in actors.readers:
 
             def unread(reader: Any = reader) -> int:
+                if not reader.is_alive:
+                    return 0  # it has said why
                 return sum(max(0, end - reader.positions[each]) for each, end in lasts.items())
 
             if not self._wait(unread, look):

@@ -112,7 +112,7 @@ class FaultPlan:
 
     def _pause_gateway_for_long(self) -> bool:
         """Past the gateways' timeouts, often past those of requests and sessions."""
-        return self._pause_gateway(self._chance.choice((3, 7, 10)) * self._chance.uniform(0.7, 1.3))
+        return self._pause_gateway(self._chance.choice((4, 8, 12)) * self._chance.uniform(0.7, 1.3))
 
     def _pause_gateway(self, pause_s: float) -> bool:
         place = self._victim()

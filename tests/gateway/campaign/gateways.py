@@ -12,9 +12,16 @@ from pathlib import Path
 from tests.faults.clock_shift import ClockShift
 from tests.faults.restarted_server import quiet_port
 from tests.gateway.campaign.root import DiskRoot, S3Root
-from tests.gateway.processes import SHORT, GatewayProcess
+from tests.gateway.processes import GatewayProcess
 
 _PORTS_PER_GATEWAY = 3
+
+_SETTINGS = {
+    "broker.session.timeout.ms": 3000,
+    "broker.heartbeat.interval.ms": 300,
+    "broker.join.delay.ms": 500,
+}
+"""Shorter timeouts would end on a busy machine by themselves."""
 
 _MOVE_PAUSE_S = 8.0
 """Time between two changes of ports: clients that know no living address wait for minutes."""
@@ -90,12 +97,14 @@ class Gateways:
         assert place.process is None
         before = self._last_port.get(place.number)
         now_s = time.monotonic()
-        if same_port or now_s - self._moved_s < _MOVE_PAUSE_S:
+        stays = same_port or now_s - self._moved_s < _MOVE_PAUSE_S
+        if before is not None and stays:
             port = before
         else:
-            port = self._chance.choice([each for each in self._free if each != before])
+            # Nobody takes the port that another gateway will come back to.
+            others = set(self._free) - set(self._last_port.values())
+            port = self._chance.choice(sorted(others))
             self._moved_s = now_s
-        port = port or self._chance.choice(self._free)  # the first one
         self._free.remove(port)
         self._last_port[place.number] = port
         options = [
@@ -109,7 +118,7 @@ class Gateways:
         with self.log_path(place.number, place.lives).open("wb") as log:
             place.process = GatewayProcess(
                 self._root.url,
-                SHORT,
+                _SETTINGS,
                 f"127.0.0.1:{port}",
                 options=options,
                 environment=environment,

@@ -15,10 +15,10 @@ from spark_log import TopicPartition
 from spark_log.testing.history import Polled
 from tests.gateway.campaign.client import REQUEST_TIMEOUT_MS, Client
 from tests.gateway.campaign.producers import RDKAFKA
-from tests.gateway.campaign.readers import PASSING, python_poll
+from tests.gateway.campaign.readers import PASSING, python_polls
 from tests.gateway.campaign.topics import EVENTS
 
-SESSION_MS = 6_000
+SESSION_MS = 8_000
 
 CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 500}
 CONSUMER = {"group.protocol": "consumer"}
@@ -182,34 +182,30 @@ class PythonMember(Member):
             def on_partitions_lost(self, lost):
                 member.note("lost", [TopicPartition(*each) for each in lost])
 
-        consumer = KafkaConsumer(
-            bootstrap_servers=list(self.place.addresses),
-            client_id=self.name,
-            group_id=self.group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            isolation_level="read_committed",
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=500,
-            request_timeout_ms=max(REQUEST_TIMEOUT_MS, SESSION_MS + 1000),
-            metadata_max_age_ms=2000,
-            reconnect_backoff_max_ms=500,
-        )
-        consumer.subscribe([EVENTS], listener=Listener())
-        while not self.is_ending.is_set():
-            began_s = time.time()
-            records = [
-                Polled(
-                    TopicPartition(record.topic, record.partition),
-                    record.offset,
-                    record.value.decode(),
-                )
-                for found in python_poll(consumer).values()
-                for record in found
-            ]
+        def open_consumer():
+            consumer = KafkaConsumer(
+                bootstrap_servers=list(self.place.addresses),
+                client_id=self.name,
+                group_id=self.group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                isolation_level="read_committed",
+                session_timeout_ms=SESSION_MS,
+                heartbeat_interval_ms=500,
+                request_timeout_ms=max(REQUEST_TIMEOUT_MS, SESSION_MS + 1000),
+                metadata_max_age_ms=2000,
+                reconnect_backoff_max_ms=500,
+            )
+            consumer.subscribe([EVENTS], listener=Listener())
+            return consumer
+
+        began_s = time.time()
+        for consumer, records in python_polls(self, open_consumer):
             if records:
                 self._commit(consumer, self.note_polled(notes, records, began_s))
-        consumer.close(autocommit=False)
+            if self.is_ending.is_set():
+                return
+            began_s = time.time()
 
     def _commit(self, consumer, offsets):
         began_s = time.time()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 
 import confluent_kafka
+import kafka
 from kafka import KafkaProducer
 
 from spark_log import Producer, SparkLogError, TopicPartition, TransactionAbortableError
@@ -18,6 +20,10 @@ from tests.gateway.campaign.client import (
 from tests.gateway.campaign.topics import DEALS, EVENTS, PARTITIONS
 
 TRANSACTION_TIMEOUT_MS = 15_000
+
+PATIENCE_S = 30.0
+"""Time without an answer after which a producer of kafka-python is replaced: it never comes back to
+its ``bootstrap_servers``, so it may know only addresses at which no gateway listens any more."""
 
 RDKAFKA = {
     "topic.metadata.refresh.interval.ms": 2000,
@@ -33,11 +39,13 @@ class EventProducer(Client):
 
     Attributes:
         begun: the partitions in which a record was acknowledged.
+        abandoned: number of records that were given up with a producer that found no gateway.
     """
 
     def __post_init__(self):
         super().__post_init__()
         self.begun = set()
+        self.abandoned = 0
 
     @property
     def has_begun(self):
@@ -109,7 +117,31 @@ class PythonProducer(EventProducer):
     """An idempotent producer of kafka-python."""
 
     def open(self, notes):
-        producer = KafkaProducer(
+        current = [self._open()]
+        asked_s: dict[str, float] = {}  # the values without an answer, with their times
+
+        def send(partition, value):
+            if asked_s and time.monotonic() - min(tuple(asked_s.values())) > PATIENCE_S:
+                # It does not know an address at which a gateway listens. What it has is given up.
+                self.abandoned += len(asked_s)
+                asked_s.clear()
+                with suppress(kafka.errors.KafkaError):
+                    current[0].close(timeout=1)
+                current[0] = self._open()
+            asked_s[value] = time.monotonic()
+            _send(self, notes, current[0], partition, value, lambda: asked_s.pop(value, None))
+
+        def finish():
+            try:
+                current[0].close(timeout=PATIENCE_S)
+            except kafka.errors.KafkaTimeoutError:
+                self.abandoned += len(asked_s)
+
+        return send, finish
+
+    def _open(self):
+        return KafkaProducer(
+            bootstrap_timeout_ms=SETTLE_S * 1000,
             bootstrap_servers=list(self.place.addresses),
             client_id=self.name,
             enable_idempotence=True,
@@ -120,7 +152,6 @@ class PythonProducer(EventProducer):
             metadata_max_age_ms=2000,
             reconnect_backoff_max_ms=500,
         )
-        return _sender(self, notes, producer), lambda: producer.close(timeout=SETTLE_S)
 
 
 class OwnProducer(EventProducer):
@@ -135,24 +166,30 @@ class OwnProducer(EventProducer):
             max_block_ms=DELIVERY_TIMEOUT_MS,
             request_timeout_ms=2_000,
         )
-        return _sender(self, notes, producer), lambda: producer.close(SETTLE_S)
+
+        def send(partition, value):
+            _send(self, notes, producer, partition, value)
+
+        return send, lambda: producer.close(SETTLE_S)
 
 
-def _sender(client, notes, producer):
-    """Return the function that sends by a producer whose futures are those of kafka-python."""
+def _send(client, notes, producer, partition, value, on_end=lambda: None):
+    """Send by a producer whose futures are those of kafka-python."""
+    operation = notes.begin(TopicPartition(EVENTS, partition), value)
 
-    def send(partition, value):
-        operation = notes.begin(TopicPartition(EVENTS, partition), value)
-        future = producer.send(EVENTS, value.encode(), partition=partition)
+    def on_success(found):
+        notes.acknowledge(operation, [found.offset])
+        client.begun.add(partition)
+        on_end()
 
-        def on_success(found):
-            notes.acknowledge(operation, [found.offset])
-            client.begun.add(partition)
+    def on_error(error):
+        on_end()
+        if not isinstance(error, kafka.errors.KafkaError) or not client.abandoned:
+            client.fail(f"not delivered: {error!r}")
 
-        future.add_callback(on_success)
-        future.add_errback(lambda error: client.fail(f"not delivered: {error!r}"))
-
-    return send
+    future = producer.send(EVENTS, value.encode(), partition=partition)
+    future.add_callback(on_success)
+    future.add_errback(on_error)
 
 
 # --- transactions --------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import confluent_kafka
 import kafka
 from kafka import KafkaConsumer
@@ -16,12 +18,42 @@ PASSING = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}
 """Errors of librdkafka that only say that it tries again."""
 
 
-def python_poll(consumer):
-    """Return what a poll of kafka-python returns; nothing if it raises what it should retry."""
-    try:
-        return consumer.poll(timeout_ms=300)
-    except kafka.errors.KafkaConnectionError:
-        return {}
+PATIENCE_S = 20.0
+"""Time after which a client of kafka-python is opened anew if nothing arrives: it never comes back
+to its ``bootstrap_servers``, so it may know only addresses at which no gateway listens any more."""
+
+
+def python_polls(client, open_consumer):
+    """Yield the records of each poll of consumers of kafka-python, which follow each other."""
+    while True:
+        try:
+            consumer, arrived_s = open_consumer(), time.monotonic()
+        except kafka.errors.KafkaError:  # it found no gateway
+            if client.is_ending.wait(1):
+                return
+            continue
+        try:
+            while time.monotonic() - arrived_s < PATIENCE_S or client.is_ending.is_set():
+                try:
+                    polled = consumer.poll(timeout_ms=300)
+                except kafka.errors.KafkaConnectionError:
+                    polled = {}  # it raises what it should try again
+                if polled:
+                    arrived_s = time.monotonic()
+                yield (
+                    consumer,
+                    [
+                        Polled(
+                            TopicPartition(record.topic, record.partition),
+                            record.offset,
+                            record.value.decode(),
+                        )
+                        for records in polled.values()
+                        for record in records
+                    ],
+                )
+        finally:
+            consumer.close(autocommit=False, timeout_ms=5000)
 
 
 class _Reader(Client):
@@ -89,6 +121,10 @@ class PythonReader(_Reader):
     """A consumer of kafka-python."""
 
     def polls(self):
+        for _, records in python_polls(self, self._open):
+            yield records
+
+    def _open(self):
         consumer = KafkaConsumer(
             bootstrap_servers=list(self.place.addresses),
             client_id=self.name,
@@ -99,23 +135,10 @@ class PythonReader(_Reader):
             metadata_max_age_ms=2000,
             reconnect_backoff_max_ms=500,
         )
-        partitions = [kafka.TopicPartition(each.topic, each.partition) for each in self.positions]
-        consumer.assign(partitions)
-        for each in partitions:
-            consumer.seek(each, 0)
-        try:
-            while True:
-                yield [
-                    Polled(
-                        TopicPartition(record.topic, record.partition),
-                        record.offset,
-                        record.value.decode(),
-                    )
-                    for records in python_poll(consumer).values()
-                    for record in records
-                ]
-        finally:
-            consumer.close()
+        consumer.assign([kafka.TopicPartition(*each) for each in self.positions])
+        for each, position in self.positions.items():
+            consumer.seek(kafka.TopicPartition(*each), position)
+        return consumer
 
 
 class OwnReader(_Reader):

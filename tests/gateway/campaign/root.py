@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,8 @@ class S3Root:
 
     def close(self) -> None:
         """End the server."""
+        with suppress(ProcessLookupError):  # a campaign that failed left it dead
+            self.thaw()
         self._stack.close()
         self._server.close()
 

@@ -18,7 +18,7 @@ _CONFIGS = {
 
 CLUSTER = {
     "group.consumer.heartbeat.interval.ms": "500",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "8000",
     "group.initial.rebalance.delay.ms": "300",
 }
 

@@ -7,8 +7,17 @@ import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
+from spark_log.coordinator import ClassicMember as ClassicGroupMember
 from spark_log.coordinator import Member, OffsetsTable
-from spark_log.gateway.groups import ConsumerGroups, ConsumerHeartbeat, GroupError
+from spark_log.gateway.groups import (
+    LEAVE_EPOCH,
+    ConsumerGroups,
+    ConsumerHeartbeat,
+    GroupCoordinators,
+    GroupError,
+    JoinRequest,
+    MemberIdentity,
+)
 from spark_log.types import OffsetAndMetadata, TopicPartition
 
 PARTITIONS = 4
@@ -58,7 +67,7 @@ class FakeGateway:
     def timer(self, kind, name=""):
         """Return the timer that is set for a member, or None."""
         self.timers = [each for each in self.timers if each.is_set]
-        return next((each for each in self.timers if each.expire.args[2] == (kind, name)), None)
+        return next((each for each in self.timers if each.expire.args[0] == (kind, name)), None)
 
     async def end(self, kind, name=""):
         """End a timer, and wait until what it is for is done."""
@@ -259,6 +268,64 @@ def test_a_join_raises_the_fence_above_commits_without_membership(cluster, gatew
         await settle(gateway, a)
         assert a.epoch > 7
         assert table.generation("g") == a.epoch
+
+    asyncio.run(run())
+
+
+class ClassicMember:
+    """A client of the classic protocol that is alone in the group, at a gateway of its own."""
+
+    def __init__(self, cluster):
+        self.groups = GroupCoordinators(cluster, _on_a_thread)
+        self.generation = -1
+        self._identity = MemberIdentity("")
+
+    async def join(self):
+        """Return the answer's error."""
+        protocols = (("range", b""),)
+        member = ClassicGroupMember("", None, "c", "", 10_000, 10_000, protocols)
+        answer = await self.groups.join("g", JoinRequest(member, "consumer", False, True))
+        if answer.error is GroupError.NONE:
+            self.generation = answer.generation
+            self._identity = MemberIdentity(answer.member_id)
+            protocol, given = ("consumer", "range"), {answer.member_id: b""}
+            await self.groups.sync("g", self._identity, self.generation, protocol, given)
+        return answer.error.name
+
+    async def commit(self, partition, offset):
+        offsets = {TopicPartition("t", partition): OffsetAndMetadata(offset, "", -1)}
+        error = await self.groups.commit("g", self._identity, self.generation, offsets)
+        return error.name
+
+    async def leave(self):
+        (error,) = (await self.groups.leave("g", [self._identity])).errors
+        return error.name
+
+
+def test_an_empty_group_changes_its_protocol_both_ways_and_keeps_its_offsets(
+    cluster, gateway, clients
+):
+    """As with Kafka's ``group.consumer.migration.policy=disabled``, one with members does not."""
+
+    async def run():
+        a, *_ = clients
+        classic = ClassicMember(cluster)
+        assert await classic.join() == "NONE"
+        assert await a.heartbeat(gateway) == "GROUP_ID_NOT_FOUND"
+        assert await classic.commit(0, 3) == "NONE"
+        assert await classic.leave() == "NONE"
+        await settle(gateway, a)
+        assert a.owned == {0: 3, 1: 0, 2: 0, 3: 0}
+        assert a.epoch > classic.generation
+        assert await classic.join() == "INCONSISTENT_GROUP_PROTOCOL"
+        assert await classic.commit(0, 4) == "UNKNOWN_MEMBER_ID"
+        assert await a.commit(gateway, 0) == "NONE"
+        await gateway.groups.heartbeat("g", ConsumerHeartbeat(Member("a"), LEAVE_EPOCH))
+        assert await classic.join() == "NONE"
+        assert classic.generation > a.epoch
+        assert a.table.fetch("g")[TopicPartition("t", 0)].offset == 4
+        assert await a.commit(gateway, 0) == "GROUP_ID_NOT_FOUND"
+        classic.groups.close()
 
     asyncio.run(run())
 

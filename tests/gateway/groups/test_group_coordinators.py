@@ -50,7 +50,7 @@ class FakeGateway:
 
     def _call_later(self, _, expire):
         timer = Timer(expire)
-        self.timers[expire.args[2]] = timer
+        self.timers[expire.args[0]] = timer
         self._changed.set()
         return timer
 

@@ -4,11 +4,9 @@ import asyncio
 
 import pytest
 
-from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.partitions import append_queue
 from spark_log.gateway.partitions.append_queue import AppendQueue
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
-from tests.gateway.data_client import client_batch
 
 
 class Appends:
@@ -23,7 +21,7 @@ class Appends:
         self.queue = AppendQueue(self.append, self.settle)
 
     async def append(self, produced):
-        self.groups.append([bytes(each.data).decode("latin-1") for each in produced])
+        self.groups.append([bytes(each.data).decode() for each in produced])
         await self.may_end.acquire()
         for each in produced:
             each.result = ProduceResult(base_offset=len(self.groups))
@@ -100,31 +98,6 @@ def test_a_batch_is_withdrawn_unless_its_append_has_begun():
         await settle()
         assert appends.groups == [["a", "b", "c"]]
         assert [each.done() for each in (first, second, third, fourth)] == [True] * 3 + [False]
-
-    run(test)
-
-
-def test_the_later_batches_of_a_producer_are_refused_with_the_one_that_is_withdrawn():
-    """The log takes any first sequence number of a producer that it does not know."""
-
-    async def test():
-        appends = Appends()
-        appends.put("under way")
-        await settle()
-
-        def put(producer_id, sequence):
-            data = client_batch(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
-            return appends.queue.put(ProducedBatch(memoryview(data)))
-
-        earlier, withdrawn, other, later = put(8, 0), put(7, 0), put(9, 4), put(7, 2)
-        without = put(-1, -1)
-        assert appends.queue.withdraw(withdrawn)
-        assert (await later).error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert not any(each.done() for each in (earlier, withdrawn, other, without))
-        appends.may_end.release()
-        appends.may_end.release()
-        assert [(await each).error for each in (earlier, other, without)] == [0, 0, 0]
-        assert not appends.queue.withdraw(later)
 
     run(test)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log import Admin, NewTopic, Producer, TopicPartition
+from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.record import ProducerIdAndEpoch
@@ -176,6 +176,30 @@ def commit_offsets(client, found, offsets, *, group="g", topic="t", **fields):
 def committed(root, group="g"):
     found = Admin(root).list_group_offsets(group)
     return {tp.partition: (each.offset, each.metadata) for tp, each in found.items()}
+
+
+def test_offsets_of_other_partitions_are_stable_while_a_transaction_is_open(client, root):
+    """A member of a group that copies by transactions does not wait for those of others."""
+    Admin(root).alter_group_offsets("g", {TopicPartition("t", 0): OffsetAndMetadata(3, "")})
+    found = init(client)
+    assert commit_offsets(client, found, {1: 7}) == [0]
+
+    def fetch(*numbers):
+        fetched = message_class("OffsetFetchRequest")
+        topics = [
+            fetched.OffsetFetchRequestTopics(name="t", partition_indexes=list(numbers)),
+        ]
+        group = fetched.OffsetFetchRequestGroup(group_id="g", topics=topics)
+        (answer,) = client.ask("OffsetFetch", 8, groups=[group], require_stable=True).groups
+        (topic,) = answer.topics
+        return [(each.error_code, each.committed_offset) for each in topic.partitions]
+
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT, -1
+    assert fetch(0) == [(0, 3)]
+    assert fetch(1) == [unstable]
+    assert fetch(0, 1) == [unstable] * 2
+    assert end(client, found, True).error_code == 0
+    assert fetch(0, 1) == [(0, 3), (0, 7)]
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

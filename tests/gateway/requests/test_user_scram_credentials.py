@@ -86,7 +86,7 @@ def test_a_user_that_is_missing_or_asked_for_twice_has_an_error_of_its_own(clien
         ({"upsertions": [upsertion("eve", iterations=4095)]}, "UNACCEPTABLE_CREDENTIAL"),
         ({"upsertions": [upsertion("eve", iterations=16385)]}, "UNACCEPTABLE_CREDENTIAL"),
         ({"upsertions": [upsertion("eve", salt=b"")]}, "UNACCEPTABLE_CREDENTIAL"),
-        ({"upsertions": [upsertion("eve", size=31)]}, "UNACCEPTABLE_CREDENTIAL"),
+        ({"upsertions": [upsertion("eve", size=0)]}, "UNACCEPTABLE_CREDENTIAL"),
         ({"upsertions": [upsertion("eve", 0)]}, "UNSUPPORTED_SASL_MECHANISM"),
         ({"deletions": [deletion("eve", 3)]}, "UNSUPPORTED_SASL_MECHANISM"),
         ({"deletions": [deletion("eve")]}, "RESOURCE_NOT_FOUND"),
@@ -102,6 +102,10 @@ def test_a_wrong_change_of_one_user_does_not_stop_that_of_another(client, reques
     request_["upsertions"] = [upsertion("alice"), *request_["upsertions"], upsertion("bob")]
     assert alter(client, **request_) == {"alice": "NONE", "eve": error, "bob": "NONE"}
     assert list(describe(client)) == ["alice", "bob"]
+
+
+def test_a_salted_password_of_any_size_is_a_key_as_in_kafka(client):
+    assert alter(client, upsertions=[upsertion("alice", size=18)]) == {"alice": "NONE"}
 
 
 def test_a_user_without_a_name_is_refused(client):

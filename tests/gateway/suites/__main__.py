@@ -23,25 +23,32 @@ from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
+from tests.gateway.suites.rskafka import RsKafka
+from tests.gateway.suites.sarama import Sarama
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
     TestResult,
     TimeLimitError,
     running_gateways,
+    running_kafka,
 )
 from tests.stores.servers import CACHE
 
 SUITES: tuple[Suite, ...] = (
     FranzGo(),
     KafkaGo(),
+    Sarama(),
     Librdkafka(),
     KafkaPython(),
     ConfluentKafka(),
     AioKafka(),
+    KafkaJs(),
+    RsKafka(),
     KcatSuite(),
 )
 """All suites, in the order in which they are run."""
@@ -65,6 +72,14 @@ def main(
         str, typer.Option(help="Run only tests in whose names this is found.", metavar="REGEX")
     ] = "",
     gateways: Annotated[int, typer.Option(help="Number of gateways to run against.", min=1)] = 1,
+    kafka: Annotated[
+        bool,
+        typer.Option(
+            "--kafka",
+            help="Run against a real broker of Kafka instead, which Maven fetches: a test that "
+            "fails there is not the gateway's fault. Tests that are not applicable are run, too.",
+        ),
+    ] = False,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -85,13 +100,16 @@ def main(
         raise typer.BadParameter(
             f"{unknown[0]!r} is not a suite; give some of {', '.join(by_name)}"
         )
-    if select and json_file:
-        raise typer.BadParameter("--json has the results of whole suites: leave out --select")
+    if json_file and (select or kafka):
+        raise typer.BadParameter(
+            "--json has the results of whole suites against gateways: leave out --select and "
+            "--kafka"
+        )
     # An interrupted run ends its gateways and programs; so does a terminated one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     results = {}
     for suite in [by_name[each] for each in names or by_name]:
-        results[suite.name] = list(_shown(results_of(suite, select, gateways), suite))
+        results[suite.name] = list(_shown(results_of(suite, select, gateways, kafka=kafka), suite))
         if json_file:
             write_results(json_file, suite, gateways, results[suite.name])
     _print_table(results)
@@ -99,33 +117,40 @@ def main(
     raise typer.Exit(failed)
 
 
-def results_of(suite: Suite, select: str = "", count: int = 1) -> Iterator[TestResult]:
+def results_of(
+    suite: Suite, select: str = "", count: int = 1, *, kafka: bool = False
+) -> Iterator[TestResult]:
     """Run a suite against gateways of a new root, and yield the result of each test as it ends.
 
     Args:
         suite: the suite; what it needs is installed if that has not been done.
         select: the regular expression that the names of tests contain.
         count: the number of gateways.
+        kafka: whether to run it against a real broker of Kafka instead.
     """
+    not_applicable = {} if kafka else suite.not_applicable
 
     def is_wanted(test: str) -> bool:
         return re.search(select, test) is not None
 
     def is_selected(test: str) -> bool:
-        return is_wanted(test) and test not in suite.not_applicable
+        return is_wanted(test) and test not in not_applicable
 
-    for test, reason in suite.not_applicable.items():
+    for test, reason in not_applicable.items():
         if is_wanted(test):
             yield TestResult(test, Outcome.NOT_APPLICABLE, reason)
     try:
         folder = _installed(suite)
-        with (
-            tempfile.TemporaryDirectory() as root,
-            running_gateways(Path(root, "root"), count, suite.settings, suite.address) as running,
-        ):
-            for result in suite.run(folder, running, is_selected):
-                if is_selected(result.test):
-                    yield result
+        with tempfile.TemporaryDirectory() as temporary:
+            root = Path(temporary, "root")
+            with (
+                running_kafka(root, suite.address)
+                if kafka
+                else running_gateways(root, count, suite.settings, suite.address)
+            ) as running:
+                for result in suite.run(folder, running, is_selected):
+                    if is_selected(result.test):
+                        yield result
     except subprocess.CalledProcessError as error:
         said = f"{error}: {str(error.output)[-2000:]}"
         yield TestResult("(the suite)", Outcome.FAILED, said)

@@ -11,6 +11,7 @@ import importlib
 import os
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 script: Any = importlib.import_module("tests.integration.integration_test")
 
 BROKERS = os.environ["BROKERS"]
-CLUSTER = {"bootstrap.servers": BROKERS}
+CLUSTER: dict[str, Any] = {"bootstrap.servers": BROKERS}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -141,7 +142,7 @@ def test_offsets_are_committed_with_a_transaction() -> None:
     reader.close()
 
 
-def _produce(producer: Producer, name: str, values: list[bytes]) -> None:
+def _produce(producer: Producer, name: str, values: Sequence[bytes | None]) -> None:
     for value in values:
         producer.produce(name, value, partition=0, on_delivery=_check_delivery)
         producer.poll(0)

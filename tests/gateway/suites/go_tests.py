@@ -20,7 +20,9 @@ def go() -> str:
     return shutil.which("go", path=f"{os.environ['PATH']}:/usr/local/go/bin") or "go"
 
 
-def build_test_program(module: str, version: str, package: str, program: Path) -> None:
+def build_test_program(
+    module: str, version: str, package: str, program: Path, *, tags: str = ""
+) -> None:
     """Build the tests of a package, as its module has them, into one program.
 
     Args:
@@ -28,6 +30,7 @@ def build_test_program(module: str, version: str, package: str, program: Path) -
         version: its version.
         package: the package's path in the module.
         program: the file to write.
+        tags: build tags, separated by commas.
     """
     found = run_program(
         [go(), "mod", "download", "-json", f"{module}@{version}"], cwd=program.parent
@@ -37,7 +40,8 @@ def build_test_program(module: str, version: str, package: str, program: Path) -
     shutil.copytree(json.loads(found[found.index("{") :])["Dir"], source, copy_function=shutil.copy)
     for each in (source, *source.rglob("*")):
         each.chmod(each.stat().st_mode | 0o200)
-    command = [go(), "test", "-mod=mod", "-c", "-o", str(program), f"./{package}"]
+    command = [go(), "test", "-mod=mod", f"-tags={tags}", "-c", "-o", str(program)]
+    command += [f"./{package}"]
     run_program(command, cwd=source)
 
 

@@ -11,10 +11,6 @@ from tests.gateway.suites.secured_gateways import gateway_with_users
 from tests.gateway.suites.suite import Gateways, Suite, TestResult
 
 _NO_ACLS = "It asks for ACLs: the storage's permissions decide who may read and write a root."
-_CREATED_AT_ONCE = (
-    "It expects no partitions in the first answer about a topic that is created for the client: "
-    "a gateway creates the topic before it answers."
-)
 _BROKEN = "The test itself ends in a panic, with every broker: it does not set up its client."
 
 
@@ -36,10 +32,18 @@ class KafkaGo(Suite):
         "TestClientDeleteGroups": (
             "It expects that a group exists that has neither members nor committed offsets."
         ),
-        "TestConn/test_delete_topics": _CREATED_AT_ONCE,
-        "TestConn/test_delete_topics_with_an_invalid_topic": _CREATED_AT_ONCE,
+        "TestConn/test_delete_topics": (
+            "It fails with Kafka 4.1, too: its question about a deleted topic creates the topic."
+        ),
+        "TestConn/test_delete_topics_with_an_invalid_topic": (
+            "It expects no partitions in the first answer about a topic that is created for the "
+            "client: a gateway creates the topic before it answers."
+        ),
         "TestConn/nettest": "kafka-go's own runs leave it out (KAFKA_SKIP_NETTEST).",
         "TestReaderConsumerGroup/consumer_group_commits_on_close": _BROKEN,
+        "TestReaderConsumerGroup/consumer_group_rebalance": (
+            "It fails with Kafka 4.1, too: it expects 12 records of a partition that gets 8."
+        ),
         "TestReaderConsumerGroup/verify_offset_committed": _BROKEN,
         "TestReaderConsumerGroup/verify_offset_committed_when_using_interval_committer": _BROKEN,
         "TestReaderReadCompactedMessage": (
@@ -121,7 +125,8 @@ class KafkaGo(Suite):
     def run(
         self, folder: Path, gateways: Gateways, selected: Callable[[str], bool]
     ) -> Iterator[TestResult]:
-        tests = [each for each in self.tests if selected(each)]
+        tests = [each for each in (*self.tests, *self.not_applicable) if selected(each)]
+        tests = sorted({each.partition("/")[0] for each in tests})
         if not tests:
             return
         env = {"KAFKA_VERSION": "4.2.0", "KAFKA_SKIP_NETTEST": "1"}
@@ -129,7 +134,9 @@ class KafkaGo(Suite):
             yield from go_results(
                 folder / "kafka-go",
                 tests,
-                skipped=[each for each in self.not_applicable if "/" in each],
+                skipped=[
+                    each for each in self.not_applicable if "/" in each and not selected(each)
+                ],
                 env=env,
                 time_limit_s=self.time_limit_s,
             )

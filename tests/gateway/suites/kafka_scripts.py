@@ -16,8 +16,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-SPARK_LOG = [sys.executable, "-m", "spark_log"]
+SPARK_LOG: tuple[str | Path, ...] = (sys.executable, "-m", "spark_log")
 
 
 def write_kafka_scripts(folder: Path) -> None:
@@ -93,7 +94,7 @@ def _topics(arguments: Sequence[str]) -> int:
     from confluent_kafka.admin import AdminClient
 
     options = dict(pairwise(arguments))
-    config = {"bootstrap.servers": options["--bootstrap-server"]}
+    config: dict[str, Any] = {"bootstrap.servers": options["--bootstrap-server"]}
     if path := options.get("--command-config"):
         config |= _properties(Path(path))
     for name in sorted(AdminClient(config).list_topics(timeout=30).topics):
@@ -139,6 +140,7 @@ def _users(data: Path) -> list[str]:
 def _pem(keystore: Path, password: str) -> Path:
     """Write the private key and the certificates of a keystore as PEM; return the file's path."""
     path = keystore.with_suffix(".pem")
+    command: list[str | Path]
     command = ["openssl", "pkcs12", "-in", keystore, "-passin", f"pass:{password}", "-nodes"]
     subprocess.run([*command, "-out", path], check=True, stderr=subprocess.DEVNULL)
     return path

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_log import Admin, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
+
 from tests.gateway.suites.suite import (
     Gateways,
     Outcome,
@@ -67,7 +68,8 @@ class Kcat:
     def new_topic(self, partitions: int = 1) -> str:
         """Return the name of a topic that nobody else uses."""
         topic = f"flights-{uuid.uuid4().hex[:8]}"
-        Admin(str(self.gateways.root)).create_topics([NewTopic(topic, partitions)])
+        admin = AdminClient({"bootstrap.servers": self.gateways.bootstrap_servers})
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
         return topic
 
     def run(self, *options: str, given: str = "") -> str:

@@ -13,13 +13,14 @@ import tarfile
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.kafka_broker import BROKER_ARTIFACTS, fetch_jars, find_java
 from spark_log import Admin
+from spark_log.gateway.security import credential_lines
 from tests.gateway.suites.suite import (
     Gateways,
     Outcome,
@@ -35,6 +36,7 @@ _SOURCES = "@confluentinc/kafka-javascript@1.10.1"
 _RAPIDJSON = "python-rapidjson==1.25"
 
 _NO_ACLS = "It asks for ACLs; the storage's permissions decide who may read and write a root."
+_NO_OAUTHBEARER = "It asks for OAUTHBEARER, a token of an identity provider."
 _NO_SHARE_GROUPS = "It asks for share groups (KIP-932), which gateways do not have."
 _NO_BROKER_CONFIGS = (
     "It changes a Kerberos setting of one broker that runs; a gateway gets its own settings when "
@@ -82,6 +84,10 @@ class Mode:
         arguments: further arguments of the test-runner.
         env: environment variables of the test-runner.
         settings: settings of the gateways.
+        config: settings of the clients.
+        by_subtests: whether each subtest is a test of its own, because some do not apply.
+        has_racks: whether there are three gateways, each in a rack that has its id in the name.
+        has_users: whether the gateways have a user.
         cleans: whether `spark-log clean` runs now and then, as a broker's cleaner does.
     """
 
@@ -92,6 +98,10 @@ class Mode:
     arguments: Sequence[str] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    by_subtests: bool = False
+    has_racks: bool = False
+    has_users: bool = False
     cleans: bool = False
 
 
@@ -105,14 +115,27 @@ _IDEMPOTENT = _numbers(
 )
 _CONSUMER_PROTOCOL = _numbers(
     "0014 0018 0019 0022 0026 0029 0030 0033 0040 0041 0045 0050 0051 0056 0059 0061 0064 0067 "
-    "0069 0083 0089 0091 0093 0099 0102 0112 0113 0118 0122 0127 0130 0132 0137 0140"
+    "0069 0083 0089 0091 0093 0099 0102 0112 0118 0122 0127 0130 0137 0140"
 )
 
 MODES: Final = (
-    Mode(but=("0077", "0081")),
+    Mode(but=("0077", "0081", "0101", "0135", "0142")),
     Mode(scenario="noautocreate", settings={"auto.create.topics.enable": "false"}),
     Mode(numbers=("0077",), cleans=True),
-    Mode(numbers=("0081",)),
+    Mode(numbers=("0081",), by_subtests=True),
+    Mode(numbers=("0101",), has_racks=True),
+    Mode(
+        numbers=("0135", "0142"),
+        by_subtests=True,
+        has_users=True,
+        settings={"security.protocol": "SASL_PLAINTEXT", "connections.max.reauth.ms": "10000"},
+        config={
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.username": "alice",
+            "sasl.password": "secret",
+        },
+    ),
     Mode(prefix="idempotent: ", numbers=_IDEMPOTENT, arguments=("-P",)),
     Mode(
         prefix="consumer protocol: ",
@@ -164,11 +187,17 @@ class Librdkafka(Suite):
         "0081_admin: do_test_DeleteAcls": _NO_ACLS,
         "0081_admin: do_test_DescribeAcls": _NO_ACLS,
         "0081_admin: do_test_IncrementalAlterConfigs": _NO_BROKER_CONFIGS,
+        "0081_admin: do_test_DescribeConsumerGroups_with_authorized_ops": _NO_ACLS,
         "0092_mixed_msgver": "It needs the message format 1, which Kafka 4 does not have either.",
         "0097_ssl_verify": f"{_OTHER_ENVIRONMENT} its certificates.",
         "0115_producer_auth": _NO_ACLS,
         "0119_consumer_auth": _NO_ACLS,
-        "0126_oauthbearer_oidc": "It asks for OAUTHBEARER, a token of an identity provider.",
+        "0126_oauthbearer_oidc": _NO_OAUTHBEARER,
+        "0135_sasl_credentials: do_test_share_consumer": _NO_SHARE_GROUPS,
+        "0142_reauthentication: do_test_oauthbearer": _NO_OAUTHBEARER,
+        "0142_reauthentication: do_test_share_consumer": _NO_SHARE_GROUPS,
+        "0142_reauthentication: do_test_share_oauthbearer": _NO_OAUTHBEARER,
+        "0142_reauthentication: do_test_share_reauth_failure": _NO_SHARE_GROUPS,
         "consumer protocol: 0045_resubscribe_with_regex": _REGEX_AT_ONCE,
     }
 
@@ -229,7 +258,7 @@ def subtests(source: str) -> list[str]:
     Args:
         source: the text of its source.
     """
-    functions = re.findall(r"\nstatic void\s+(\w+)\([^()]*\) \{(.*?)\n\}", source, re.DOTALL)
+    functions = re.findall(r"\n(?:static )?void\s+(\w+)\([^()]*\) \{(.*?)\n\}", source, re.DOTALL)
     return [name for name, body in functions if "SUB_TEST" in body]
 
 
@@ -243,9 +272,9 @@ def _tests_of(folder: Path, mode: Mode, selected: Callable[[str], bool]) -> list
             continue
         if mode.scenario not in each.scenarios.split(","):
             continue
-        if mode.numbers == ("0081",):
-            source = (tests / "0081-admin.c").read_text()
-            found += [f"{each.name}: {name}" for name in subtests(source)]
+        if mode.by_subtests:
+            (source,) = tests.glob(f"{each.number}-*.c*")
+            found += [f"{each.name}: {name}" for name in subtests(source.read_text())]
         else:
             found.append(each.name)
     return [each for each in found if selected(mode.prefix + each)]
@@ -258,8 +287,24 @@ def _cluster(root: Path, count: int, mode: Mode) -> Iterator[Gateways]:
         for broker in range(1, _BROKERS):
             admin.register_broker(broker, str(root.with_name(f"{root.name}-broker-{broker}")))
     settings = {"num.partitions": "4", **mode.settings}  # librdkafka expects four
-    with running_gateways(root, count, settings) as running:
-        yield running
+    if mode.has_users:
+        users = root.with_name(f"{root.name}-users")
+        users.touch(0o600)
+        users.write_text("\n".join(credential_lines("alice", "secret")))
+        settings["sasl.users.file"] = str(users)
+    if not mode.has_racks:
+        with running_gateways(root, count, settings) as running:
+            yield running
+        return
+    with ExitStack() as stack:
+        addresses: list[str] = []
+        # They know each other before the test-runner has created a topic.
+        settings |= {"broker.join.delay.ms": "0", "broker.heartbeat.interval.ms": "100"}
+        for number in ("1", "2", "3"):
+            own = {"broker.id": number, "broker.rack": f"RACK{number}"}
+            running = stack.enter_context(running_gateways(root, settings={**settings, **own}))
+            addresses += running.addresses
+        yield Gateways(root, tuple(addresses))
 
 
 @contextmanager
@@ -300,6 +345,7 @@ class _Runner:
             "test.topic.random=true\n"
             "broker.address.family=v4\n"
             f"bootstrap.servers={gateways.bootstrap_servers}\n"
+            + "".join(f"{name}={value}\n" for name, value in mode.config.items())
         )
         _write_scripts(files)
         self._env = {
@@ -378,11 +424,15 @@ def _failure(test: str, reason: str) -> TestResult:
 
 
 def _write_scripts(folder: Path) -> None:
-    """Write what tests call of a distribution of Kafka: its jars, and its command for topics."""
+    """Write what tests call of a distribution of Kafka: jars, and two of its commands."""
     libs = fetch_jars("libs", BROKER_ARTIFACTS)
     (folder / "libs").symlink_to(libs)
-    script = folder / "bin/kafka-topics.sh"
-    script.parent.mkdir()
-    command = "org.apache.kafka.tools.TopicCommand"
-    script.write_text(f'#!/bin/sh\nexec {find_java()} -cp "{libs}/*" {command} "$@"\n')
-    script.chmod(0o755)
+    (folder / "bin").mkdir()
+    java = f'{find_java()} -cp "{libs}/*:$CLASSPATH"'
+    for name, what in (
+        ("kafka-topics.sh", "org.apache.kafka.tools.TopicCommand "),
+        ("kafka-run-class.sh", ""),
+    ):
+        script = folder / "bin" / name
+        script.write_text(f'#!/bin/sh\nexec {java} {what}"$@"\n')
+        script.chmod(0o755)

@@ -25,7 +25,8 @@ def create_environment(folder: Path, requirements: Sequence[str]) -> Path:
     """
     python = folder / "bin" / "python"
     run_program([sys.executable, "-m", "venv", folder])
-    command = [python, "-m", "pip", "install", "-q", "pytest==8.4.2", "pytest-timeout==2.4.0"]
+    command: list[str | Path] = [python, "-m", "pip", "install", "-q"]
+    command += ["pytest==8.4.2", "pytest-timeout==2.4.0"]
     run_program([*command, "pytest-reportlog==1.0.0", *requirements], env=_WITHOUT_OUR_OWN)
     return python
 
@@ -40,7 +41,8 @@ def unpack_source(python: Path, requirement: str, folder: Path) -> None:
     """
     name, _ = requirement.split("==")
     folder.mkdir()
-    command = [python, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name]
+    command: list[str | Path] = [python, "-m", "pip", "download", "-q", "--no-deps"]
+    command += ["--no-binary", name]
     run_program([*command, "-d", folder, requirement], env=_WITHOUT_OUR_OWN)
     (archive,) = folder.iterdir()
     with tarfile.open(archive) as members:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
+from benchmarks.kafka_broker import KafkaBroker
 from tests.gateway.processes import gateway_processes
 
 
@@ -79,6 +80,21 @@ def running_gateways(
     """
     with gateway_processes(str(root), count, settings or {}, address) as processes:
         yield Gateways(root, tuple(each.address for each in processes))
+
+
+@contextmanager
+def running_kafka(root: Path, address: str | None = None) -> Iterator[Gateways]:
+    """Run a real broker of Kafka in the place of gateways: it shows what a suite's tests expect.
+
+    Args:
+        root: a directory for its files.
+        address: host and port that clients connect to; by default 127.0.0.1 and a free port.
+    """
+    port = int(address.rpartition(":")[2]) if address else None
+    settings = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
+    root.mkdir()
+    with KafkaBroker(root, port=port, settings=settings) as broker:
+        yield Gateways(root, (address or broker.bootstrap_servers,))
 
 
 class Suite(ABC):

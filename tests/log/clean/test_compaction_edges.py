@@ -15,7 +15,7 @@ from spark_log.log.clean.log_to_clean import log_to_clean
 from spark_log.log.files.file_names import MAX_MERGE_GENERATION, SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.max_timestamp import offset_of_max_timestamp
-from spark_log.log.producers.producer_state import SequenceRun
+from spark_log.log.producers.producer_entry import SequenceRun
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.verify.finding import LogFindingKind
 from spark_log.log.verify.verifier import Verifier

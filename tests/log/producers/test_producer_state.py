@@ -5,13 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_log.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from spark_log.log.producers.producer_state import (
-    MAX_RUNS,
-    ProducerState,
-    SequenceRun,
-)
+from spark_log.log.producers.producer_entry import MAX_RUNS, SequenceRun
+from spark_log.log.producers.producer_state import ProducerState
 from spark_log.record.batch_header import BatchHeader
-from spark_log.record.producer_append import ProducerAppend, sequence_after
+from spark_log.record.producer_append import (
+    ProducerAppend,
+    ProducerIdAndEpoch,
+    sequence_after,
+)
 
 DAY_MS = 86_400_000
 LAST = 2**31 - 1
@@ -47,6 +48,11 @@ def check(state, sequence, *, epoch=0, producer_id=7, now_us=0):
 
 def runs_of(state, producer_id=7):
     return dict(state.entries())[producer_id].runs
+
+
+def known(state):
+    """What a state knows of each producer, besides times."""
+    return [(each, entry.epoch, entry.all_runs) for each, entry in state.entries()]
 
 
 class TestSequences:
@@ -218,8 +224,119 @@ class TestReplay:
         cut = data.draw(st.sampled_from([each.base_offset_delta for each in headers] + [at]))
         again = whole.before(cut)
         again.replay(0, headers, 0)
-        entries = [(producer_id, entry.epoch, entry.runs) for producer_id, entry in whole.entries()]
-        assert [(each, entry.epoch, entry.runs) for each, entry in again.entries()] == entries
+        assert known(again) == known(whole)
         assert {each.producer_id for each in again.transactions.open} == {
             each.producer_id for each in whole.transactions.open
         }
+
+
+TRANSACTIONAL = BatchHeader.TRANSACTIONAL_BIT
+MARKER = TRANSACTIONAL | BatchHeader.CONTROL_BIT
+
+
+def batch(at, count, epoch, sequence, producer_id=7):
+    return header(at, count, producer_id, epoch, sequence, TRANSACTIONAL)
+
+
+def marker(at, epoch, producer_id=7):
+    return header(at, 1, producer_id, epoch, -1, MARKER)
+
+
+def continuing(sequence, epoch, *, producer_id=7, since=((7, 3),)):
+    origins = tuple(ProducerIdAndEpoch(*each) for each in since)
+    return ProducerAppend(producer_id, epoch, sequence, is_transactional=True, continues=origins)
+
+
+def outcome(state, append, count=2):
+    """The offset of an append that is in the log, "next", or the expected sequence number."""
+    if (found := state.find(append, count)) is not None:
+        return found
+    try:
+        state.check(append, now_us=0, expiration_ms=DAY_MS, where="flights-0")
+    except OutOfOrderSequenceError as error:
+        return f"not {error.expected_sequence}"
+    return "next"
+
+
+class TestASequenceThatContinues:
+    def test_is_that_of_the_transaction_before(self):
+        state = state_of(batch(0, 4, 3, 0), marker(4, 4))
+        assert outcome(state, continuing(4, 4)) == "next"
+        assert outcome(state, continuing(0, 4)) == 0, "a repeat"
+        assert outcome(state, continuing(2, 4)) == 2
+        assert outcome(state, continuing(0, 4), 6) == "not 4"
+        assert outcome(state, continuing(6, 4)) == "not 4"
+        assert outcome(state, ProducerAppend(7, 4, 4, is_transactional=True)) == "not 0"
+        assert outcome(state, ProducerAppend(7, 4, 0, is_transactional=True)) == "next"
+
+    def test_is_known_over_several_transactions(self):
+        headers = [
+            each
+            for n in range(7)
+            for each in (batch(3 * n, 2, 3 + n, 2 * n), marker(3 * n + 2, 4 + n))
+        ]
+        state = state_of(*headers)
+        assert outcome(state, continuing(14, 10)) == "next"
+        assert [outcome(state, continuing(2 * n, 10)) for n in range(7)] == [
+            "not 14",
+            "not 14",
+            6,
+            9,
+            12,
+            15,
+            18,
+        ], f"{MAX_RUNS} runs"
+
+    def test_knows_nothing_of_an_earlier_client_of_the_producer(self):
+        state = state_of(batch(0, 2, 1, 0), marker(2, 2), marker(3, 5))
+        append = continuing(0, 5, since=((7, 4),))
+        assert outcome(state, append) == "next"
+        assert outcome(state, continuing(2, 5, since=((7, 4),))) == "next", "what it wrote is gone"
+        state = state_of(batch(0, 2, 1, 0), marker(2, 2))
+        assert outcome(state, append) == "next"
+        assert outcome(state, continuing(2, 5, since=((7, 4),))) == "not 0"
+
+    def test_knows_nothing_of_a_later_owner(self):
+        state = state_of(batch(0, 2, 3, 0), marker(2, 4), batch(3, 2, 6, 0))
+        late = continuing(0, 4, since=((7, 6),))
+        assert state.find(late, 2) is None
+        with pytest.raises(InvalidProducerEpochError):
+            outcome(state, continuing(2, 4))
+
+    def test_goes_on_under_another_producer_id(self):
+        since = ((7, 3), (9, 0))
+        state = state_of(batch(0, 2, 3, 0), marker(2, 4))
+        assert outcome(state, continuing(2, 0, producer_id=9, since=since)) == "next"
+        assert outcome(state, continuing(0, 0, producer_id=9, since=since)) == 0
+        assert outcome(state, continuing(4, 0, producer_id=9, since=since)) == "not 2"
+        state = state_of(batch(0, 2, 3, 0), marker(2, 4), batch(3, 2, 0, 2, 9), marker(5, 1, 9))
+        assert outcome(state, continuing(4, 1, producer_id=9, since=since)) == "next"
+        assert outcome(state, continuing(2, 1, producer_id=9, since=since)) == 3
+        assert outcome(state, continuing(0, 1, producer_id=9, since=since)) == 0
+
+    def test_ends_with_a_batch_that_begins_at_0(self):
+        state = state_of(batch(0, 2, 3, 0), marker(2, 4), batch(3, 2, 4, 0))
+        ((_, entry),) = state.entries()
+        assert (entry.earlier_runs, entry.runs) == ((), (SequenceRun(0, 3, 2),))
+
+    @given(st.data())
+    def test_is_the_same_after_a_replay_from_any_offset(self, data):
+        headers, at, epoch, sequence = [], 0, 3, 0
+        for _ in range(data.draw(st.integers(1, 12))):
+            kind = data.draw(st.sampled_from(["batch", "batch", "marker", "restart", "gap"]))
+            if kind == "marker":
+                epoch += 1
+                headers.append(marker(at, epoch))
+            elif kind == "gap":
+                headers.append(header(at, 1, -1, -1, -1))
+            else:
+                sequence = 0 if kind == "restart" and headers else sequence
+                epoch += kind == "restart"
+                headers.append(batch(at, 2, epoch, sequence))
+                sequence += 2
+            at = headers[-1].last_offset_delta + 1
+        whole = state_of(*headers)
+        cut = data.draw(st.sampled_from([each.base_offset_delta for each in headers] + [at]))
+        again = whole.before(cut)
+        again.replay(0, headers, 0)
+        assert known(again) == known(whole)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from spark_log.log.files.file_names import SegmentName, snapshot_name
-from spark_log.log.producers.producer_state import ProducerEntry, ProducerState, SequenceRun
+from spark_log.log.producers.producer_entry import ProducerEntry, SequenceRun
+from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.verify.verifier import Verifier

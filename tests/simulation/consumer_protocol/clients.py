@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from spark_log.coordinator.group.group import Member
@@ -150,7 +151,7 @@ class ConsumerClient:
             if error is not GroupError.NONE:
                 return error
             try:
-                return await gateway.loop.run_blocking(world.offsets.fetch, GROUP_ID)
+                return await self._fetch(gateway)
             except SparkLogError:
                 return GroupError.COORDINATOR_NOT_AVAILABLE
 
@@ -163,6 +164,9 @@ class ConsumerClient:
             position = world.truth.begin(reader, place, found.get(partition, 0))
             reader.reading[partition] = position
             world.scheduler.note(f"begins {partition} at {position.offset}, epoch {epoch}")
+
+    def _fetch(self, gateway: ConsumerGateway) -> Awaitable[Mapping[TopicPartition, int]]:
+        return gateway.loop.run_blocking(self._world.offsets.fetch, GROUP_ID)
 
     def _leave(self) -> None:
         """End as a member; then begin as a new process, or join again after a long poll."""

@@ -96,11 +96,17 @@ class TrueConsumerGroup(TrueGroup):
             after = before.replay(record)
         except CorruptRecordError as error:
             raise ViolationError(str(error)) from error
-        if is_same and (after.members, after.topics) != (before.members, before.topics):
+        is_classic = after.classic is not None
+        if (
+            is_same
+            and not is_classic
+            and (after.members, after.topics) != (before.members, before.topics)
+        ):
             raise ViolationError(f"members changed within generation {record.generation}")
         self.note(f"generation {after.generation} by {record.change}: {_shown(after)}")
-        self._check_taken(before, after)
-        self._check_topics(before, after)
+        if not is_classic:
+            self._check_taken(before, after)
+            self._check_topics(before, after)
         for partition, owner in after.owners.items():
             if before.owners.get(partition) != owner:
                 self._owned_since[partition] = after.generation
@@ -143,10 +149,10 @@ class TrueConsumerGroup(TrueGroup):
             raise ViolationError(f"{reader.member_id} was fenced at epoch {reader.epoch}")
 
     def _is_member(self, reader: Reader) -> bool:
-        members = self.group.consumer
-        return members is not None and members.may_commit(
-            reader.member_id, reader.epoch, self.group.generation
-        )
+        group = self.group
+        if group.consumer is None:
+            return reader.member_id in group.members and reader.epoch == group.generation
+        return group.consumer.may_commit(reader.member_id, reader.epoch, group.generation)
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -167,10 +173,10 @@ class TrueConsumerGroup(TrueGroup):
                     raise ViolationError(
                         f"{reader.member_id} begins {partition}, which {other.member_id} reads"
                     )
-            if offset != self.positions.get(place, 0):
+            if offset != self._committed_offset(place):
                 raise ViolationError(
                     f"{reader.member_id} begins {partition} at {offset}, but "
-                    f"{self.positions.get(place, 0)} is committed"
+                    f"{self._committed_offset(place)} is committed"
                 )
         elif (
             holder is not None
@@ -182,14 +188,20 @@ class TrueConsumerGroup(TrueGroup):
         self._holders[place] = _Holder(reader.member_id, acquisition, self.group.generation)
         return Position(offset, acquisition)
 
+    def _committed_offset(self, place: Place) -> int:
+        return self.positions.get(place, 0)
+
+    def check_holder(self, place: Place, position: Position) -> None:
+        """Check that nobody has begun a partition since the sender of an offset has it."""
+        acquisition, holder = position.acquisition, self._holders[place].acquisition
+        if acquisition != holder or acquisition in self._late:
+            raise ViolationError(
+                f"a commit of {acquisition} of {place[1]} took effect after {holder} had begun it"
+            )
+
     def _check_rows(self, generation: int, member_id: str, rows: Mapping[Place, Any]) -> None:
         for place, position in rows.items():
-            acquisition, holder = position.acquisition, self._holders[place].acquisition
-            if acquisition != holder or acquisition in self._late:
-                raise ViolationError(
-                    f"a commit of {acquisition} of {place[1]} took effect after {holder} had begun "
-                    f"it"
-                )
+            self.check_holder(place, position)
             if position.offset > self.handled.get(place, 0):
                 raise ViolationError(f"{member_id} committed {position}, which nobody has handled")
             # A member may set back what it has committed since it has the partition: a commit may
@@ -210,9 +222,11 @@ def _shown(group: Group) -> str:
     def names(partitions: frozenset[TopicPartition]) -> str:
         return ",".join(map(str, sorted(partitions)))
 
-    assert group.consumer is not None
+    def epoch(name: str) -> str:
+        return "" if group.consumer is None else f" from {group.consumer.members[name].epoch}"
+
     return "; ".join(
-        f"{name} from {group.consumer.members[name].epoch}: {names(member.owned)}"
+        f"{name}{epoch(name)}: {names(member.owned)}"
         + (f" revokes {names(member.revoking)}" if member.revoking else "")
         for name, member in group.members.items()
     )

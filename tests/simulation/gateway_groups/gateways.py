@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 from spark_log.cluster import Cluster
 from spark_log.coordinator.group.classic import ClassicMember
 from spark_log.coordinator.group.consumer_protocol import assigned_partitions, encode_assignment
-from spark_log.errors import SparkLogError, StorageError
+from spark_log.errors import SparkLogError
 from spark_log.gateway.groups import (
     CoordinatedGroup,
     GroupCoordinators,
@@ -80,6 +81,8 @@ class ClassicClient:
         self.generation = -1
         self.reading: dict[TopicPartition, int] = {}
         self._world = world
+        self._partitions = PARTITIONS
+        self._session_ms = SESSION_MS
         self._connection = Connection(world, gateways, world.profile.stray)
 
     @property
@@ -112,7 +115,7 @@ class ClassicClient:
             self.name,
             "",
             REBALANCE_MS,
-            SESSION_MS,
+            self._session_ms,
             (("range", b""),),
         )
         wanted = JoinRequest(member, "consumer", True, True)
@@ -133,7 +136,7 @@ class ClassicClient:
         if joined.members and not joined.skip_assignment:
             names = [each.member_id for each in joined.members]
             given = {
-                name: encode_assignment(frozenset(PARTITIONS[at :: len(names)]))
+                name: encode_assignment(frozenset(self._partitions[at :: len(names)]))
                 for at, name in enumerate(names)
             }
         identity = MemberIdentity(self.member_id, self.instance_id)
@@ -147,29 +150,42 @@ class ClassicClient:
             self._refused(_error(answer))
             return
         assigned = assigned_partitions(answer.assignment)
-        try:
-            found = world.offsets.fetch(GROUP_ID)
-        except StorageError:
+        found = self._connection.ask(self._fetch_safely)
+        if found is None or isinstance(found, GroupError):
             return  # it joins again
         self.generation = generation
         for partition in sorted(assigned):
-            position = found.get(partition, 0)
-            place = (TOPIC.topic_id, partition)
-            world.truth.check_started(place, position, self.holder, generation)
-            self.reading[partition] = position
-            world.scheduler.note(f"begins {partition} at {position} in generation {generation}")
+            self._begin(partition, found.get(partition, 0))
+            offset = self.reading[partition]
+            world.scheduler.note(f"begins {partition} at {offset} in generation {generation}")
+
+    async def _fetch_safely(self, gateway: ClassicGateway) -> Any:
+        try:
+            return await self._fetch(gateway)
+        except SparkLogError:
+            return GroupError.COORDINATOR_NOT_AVAILABLE
+
+    def _fetch(self, gateway: ClassicGateway) -> Awaitable[Mapping[TopicPartition, int]]:
+        return gateway.loop.run_blocking(self._world.offsets.fetch, GROUP_ID)
+
+    def _begin(self, partition: TopicPartition, offset: int) -> None:
+        place = (TOPIC.topic_id, partition)
+        self._world.truth.check_started(place, offset, self.holder, self.generation)
+        self.reading[partition] = offset
+
+    def _on_handled(self, partition: TopicPartition) -> None:
+        self._world.truth.on_handled((TOPIC.topic_id, partition), self.reading[partition])
 
     def _poll(self) -> None:
         world = self._world
         random = world.scheduler.random
         for partition in self.reading:
             self.reading[partition] += random.randrange(3)
-            world.truth.on_handled((TOPIC.topic_id, partition), self.reading[partition])
+            self._on_handled(partition)
         identity = MemberIdentity(self.member_id, self.instance_id)
         generation = self.generation
         if self.reading and random.random() < world.profile.commit:
-            offsets = {tp: OffsetAndMetadata(at) for tp, at in self.reading.items()}
-            self._refused(self._commit(identity, offsets))
+            self._refused(self._commit())
         if self.generation >= 0:
             answer = self._connection.ask(
                 lambda gateway: gateway.groups.heartbeat(GROUP_ID, identity, generation)
@@ -181,10 +197,9 @@ class ClassicClient:
             self._forget()
             self.member_id = ""
 
-    def _commit(
-        self, identity: MemberIdentity, offsets: dict[TopicPartition, OffsetAndMetadata]
-    ) -> GroupError:
-        generation = self.generation
+    def _commit(self) -> GroupError:
+        identity, generation = MemberIdentity(self.member_id, self.instance_id), self.generation
+        offsets = {tp: OffsetAndMetadata(at) for tp, at in self.reading.items()}
 
         async def serve(gateway: ClassicGateway) -> GroupError:
             try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from spark_log.log import SegmentReader
 from spark_log.log.files.file_names import SegmentName, StartMarker
 from spark_log.log.files.live_segments import live_log
-from spark_log.log.producers.producer_state import MAX_RUNS
+from spark_log.log.producers.producer_entry import MAX_RUNS
 from spark_log.record.batch_header import NO_PRODUCER_ID, BatchHeader
 from spark_log.record.producer_append import ProducerAppend, sequence_after
 from spark_log.storage import Store

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from spark_log.errors import OutOfOrderSequenceError
-from spark_log.log.producers.producer_state import ProducerEntry, ProducerState
+from spark_log.log.producers.producer_entry import ProducerEntry
+from spark_log.log.producers.producer_state import ProducerState
 from spark_log.record import BatchHeader, ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import KeptIdentityCoordinator, TransactionMetadata, decisions
 from spark_log.transaction.records import ProducerPart, TransactionRecord
