@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-from pyspark import InheritableThread
+from pyspark import InheritableThread, SparkContext
 from pyspark.sql import SparkSession
 
 from spark_log.jobs.task import GatewayTask
@@ -127,7 +127,7 @@ class GatewayTasks:
                 context.parallelize([number], 1).foreach(self._task.serve)
                 pause_s = _FIRST_PAUSE_S
             except Exception as error:
-                if self._ending.is_set():
+                if self._ending.is_set() or _is_stopped(context):
                     return
                 _log.warning(
                     "the job of gateway %d failed; it is started again after %.0f s",
@@ -173,6 +173,15 @@ class GatewayTasks:
                     )
             except (OSError, ValueError, KeyError):
                 _log.debug("the connection of a task ended", exc_info=True)
+
+
+def _is_stopped(context: SparkContext) -> bool:
+    """Return whether the application has ended, as it does when its JVM gets a signal."""
+    try:
+        return bool(context._jsc.sc().isStopped())
+    except Exception:
+        _log.debug("the JVM does not answer", exc_info=True)
+        return True
 
 
 def _document(line: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import signal
 import socket
 from dataclasses import dataclass, field
 
@@ -19,6 +20,8 @@ from spark_log.storage import StorageOptions
 
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _CONNECT_TIMEOUT_S = 30
+_SIGNALS_OF_THE_EXECUTOR = (signal.SIGHUP, signal.SIGTERM)
+"""Signals that Spark sends to a task's Python when the executor, or the application, ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +29,9 @@ class GatewayTask:
     """The arguments of a Spark task that is a gateway; pickled to the tasks.
 
     The task is connected with the driver, and tells it lines of JSON: first its number and the
-    secret, later the gateway's id and address. It ends when the connection does: the driver has
-    closed it, or is gone.
+    secret, later the gateway's id and address. It ends when the connection does, because the driver
+    has closed it or is gone, or when the executor ends. In each case the gateway answers the
+    requests that it has received.
 
     Attributes:
         root: the root's URL.
@@ -90,6 +94,8 @@ class GatewayTask:
         loop = asyncio.get_running_loop()
         # The driver sends nothing: the socket can be read when it is closed.
         loop.add_reader(driver, stopped.set)
+        for number in _SIGNALS_OF_THE_EXECUTOR:
+            loop.add_signal_handler(number, stopped.set)
         await stopped.wait()
         loop.remove_reader(driver)
         await server.stop()
