@@ -2,6 +2,7 @@ from .format import Output as Output
 from .format import print_note as print_note
 from .main import main as main
 from .options import ControllerOptions as ControllerOptions
+from .options import GatewayOptions as GatewayOptions
 from .options import JobMemberOptions as JobMemberOptions
 from .options import KafkaOptions as KafkaOptions
 from .options import MirrorOptions as MirrorOptions

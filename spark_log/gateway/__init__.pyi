@@ -1,4 +1,5 @@
 from .event_loop import new_event_loop as new_event_loop
+from .event_loop import run_event_loop as run_event_loop
 from .gateway import Gateway as Gateway
 from .security import delete_user as delete_user
 from .security import set_password as set_password

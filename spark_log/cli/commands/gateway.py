@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import ipaddress
 import signal
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,26 +12,18 @@ import typer
 from spark_log import __version__
 from spark_log.cli.format import Output, print_json, print_note, print_text
 from spark_log.cli.options import (
+    GatewayOptions,
     MetricsPort,
     Root,
-    load_pairs,
+    gateway_address,
     metrics_served,
-    parse_pairs,
-    warn_of_secrets,
     with_option_groups,
 )
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import open_cluster
-from spark_log.config import GatewayConfig
-from spark_log.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
     from spark_log.gateway import GatewayServer
-
-
-_GARBAGE_THRESHOLDS = (5_000, 20, 20)
-"""Thresholds of Python's cyclic garbage collector (``gc.set_threshold``). Fetches that wait look
-like a leak to it. With its defaults it took a third of the CPU time of 1,000 idle consumers."""
 
 
 @with_examples(
@@ -45,10 +34,7 @@ like a leak to it. With its defaults it took a third of the CPU time of 1,000 id
 def gateway(
     root: Root,
     output: Output,
-    listen: Annotated[
-        str,
-        typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0: any."),
-    ] = "127.0.0.1:9092",
+    options: GatewayOptions,
     advertise: Annotated[
         str | None,
         typer.Option(
@@ -56,9 +42,6 @@ def gateway(
             metavar="HOST[:PORT]",
             help="Address that clients connect to. [default: that of --listen]",
         ),
-    ] = None,
-    rack: Annotated[
-        str | None, typer.Option("--rack", help="Rack of the gateway: broker.rack.")
     ] = None,
     workers: Annotated[
         int,
@@ -70,33 +53,9 @@ def gateway(
             "--listen, and those after it.",
         ),
     ] = 1,
-    gateway_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--gateway-config",
-            metavar="FILE",
-            help="Properties file with settings of the gateway: docs/configuration.md.",
-        ),
-    ] = None,
-    override: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--override",
-            metavar="KEY=VALUE",
-            help="Setting of the gateway, instead of that in the file. Repeatable.",
-        ),
-    ] = None,
     metrics_port: MetricsPort = None,
     create: Annotated[
         bool, typer.Option("--create", help="Create the root if it does not exist.")
-    ] = False,
-    insecure: Annotated[
-        bool,
-        typer.Option(
-            "--insecure",
-            help="Listen on other addresses than those of this machine, although everybody who "
-            "reaches them may read, write and delete everything.",
-        ),
     ] = False,
 ) -> None:
     """Serve the root to Kafka's clients, until Ctrl-C.
@@ -108,28 +67,16 @@ def gateway(
 
     On SIGTERM it leaves the list of gateways, answers the requests that it has received, and ends.
     """
-    host, port = _address("--listen", listen)
-    given: dict[str, object] = {} if gateway_config is None else dict(load_pairs(gateway_config))
-    overrides = parse_pairs("--override", override or [], secret=True)
-    warn_of_secrets("--override", overrides, "write it into the file of --gateway-config")
-    config = GatewayConfig.parse(
-        given | overrides | ({} if rack is None else {"broker.rack": rack})
-    )
-    if not (insecure or _is_of_this_machine(host) or _authenticates(config)):
-        raise InvalidConfigurationError(
-            f"--listen {listen}: everybody who reaches this address could read, write and delete "
-            f"everything; listen on 127.0.0.1, set security.protocol=SASL_SSL (docs/gateway.md), "
-            f"or permit it by --insecure",
-            key="security.protocol",
-        )
+    config = options.config
     if workers > 1:
         from spark_log.gateway import run_workers
 
         print_note(f"{workers} gateways serve {root.url}")
-        raise typer.Exit(
-            run_workers([_arguments_of_worker(n, listen, advertise) for n in range(workers)])
-        )
-    advertised = None if advertise is None else _address("--advertise", advertise, default_port=0)
+        arguments = [_arguments_of_worker(n, options.listen, advertise) for n in range(workers)]
+        raise typer.Exit(run_workers(arguments))
+    advertised = (
+        None if advertise is None else gateway_address("--advertise", advertise, default_port=0)
+    )
     cluster = open_cluster(
         root.url,
         root.storage_options,
@@ -139,23 +86,21 @@ def gateway(
         broker_options=root.broker_options,
         client_rack=config.broker_rack,
     )
-    from spark_log.gateway import GatewayServer, new_event_loop
+    from spark_log.gateway import GatewayServer, run_event_loop
 
     async def serve() -> None:
         server = GatewayServer(cluster, root.admin(cluster), config, version=__version__)
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-        address = await server.start(host, port, advertised=advertised)
+        address = await server.start(options.host, options.port, advertised=advertised)
         with metrics_served(server.families, metrics_port):
             _print_start(output, server, address)
             await stopped.wait()
         await server.stop()
 
-    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(serve())
+        run_event_loop(serve())
     finally:
         cluster.release()
 
@@ -172,42 +117,12 @@ def _print_start(output: Output, server: GatewayServer, address: tuple[str, int]
     sys.stdout.flush()
 
 
-def _address(option: str, text: str, *, default_port: int | None = None) -> tuple[str, int]:
-    """Return host and port of ``HOST:PORT``, or ``[IPV6]:PORT``."""
-    host, colon, port = text.rpartition(":")
-    if default_port is not None and (not colon or text.endswith("]")):
-        host, port = text, str(default_port)
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidConfigurationError(
-            f"{option} {text}: expected HOST:PORT with a port up to 65535, such as 127.0.0.1:9092"
-        )
-    return host, int(port)
-
-
-def _authenticates(config: GatewayConfig) -> bool:
-    """Return whether clients show who they are: by SASL, or by a certificate."""
-    protocol = config.security_protocol
-    return protocol.startswith("SASL") or (
-        protocol == "SSL" and config.ssl_client_auth == "required"
-    )
-
-
-def _is_of_this_machine(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _arguments_of_worker(number: int, listen: str, advertise: str | None) -> list[str]:
     """Return the arguments of one worker: those of this process, with a port of its own."""
     found = [*sys.argv[1:], "--workers", "1"]
     for option, text in (("--listen", listen), ("--advertise", advertise)):
         if text is not None:
-            host, port = _address(option, text, default_port=0)
+            host, port = gateway_address(option, text, default_port=0)
             shown = f"[{host}]" if ":" in host else host
             found += [option, f"{shown}:{port + number if port else 0}"]
     return found

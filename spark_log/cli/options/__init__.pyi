@@ -2,6 +2,8 @@ from .completion import complete_groups as complete_groups
 from .completion import complete_topics as complete_topics
 from .completion import complete_transactional_ids as complete_transactional_ids
 from .controller import ControllerOptions as ControllerOptions
+from .gateway import GatewayOptions as GatewayOptions
+from .gateway import gateway_address as gateway_address
 from .group_partitions import parse_partitions as parse_partitions
 from .groups import Groups as Groups
 from .groups import TopicPartitionsOption as TopicPartitionsOption
