@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -146,7 +147,7 @@ class GatewayTasks:
                 connection, _ = self._listener.accept()
             except OSError:
                 return  # closed
-            in_new_thread(lambda each=connection: self._listen(each), name="gateway-task")
+            in_new_thread(partial(self._listen, connection), name="gateway-task")
 
     def _listen(self, connection: socket.socket) -> None:
         """Read what a task tells, until its connection ends."""

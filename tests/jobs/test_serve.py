@@ -86,11 +86,11 @@ def produce(address, values):
 def values_of(root, count):
     with Consumer(root, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        found = []
+        found: list[bytes | None] = []
         while len(found) < count:
             records = consumer.poll(10_000)
             assert records, found[-1:]
-            found += [each.value for each in records]
+            found += [each.value for each in records.all()]
     return found
 
 

@@ -32,6 +32,9 @@ class RsKafka(Suite):
     name = "rskafka"
     client = "rskafka with rust-rdkafka (Rust)"
     version = "0.6.0"
+    settings: ClassVar[Mapping[str, str]] = {
+        "auto.create.topics.enable": "false"  # as in the client's own CI
+    }
     not_applicable: ClassVar[Mapping[str, str]] = {
         f"produce_consume::test_produce_{clients}_{codec}": (
             "It asks for Java's client in the test's process, by a bridge that fetches it; Java's "
@@ -75,6 +78,7 @@ class RsKafka(Suite):
     ) -> Iterator[TestResult]:
         with gateway_with_users(gateways.root, {"admin": "admin-secret"}) as secured:
             env = {
+                "RUST_BACKTRACE": "0",
                 "TEST_INTEGRATION": "1",
                 "TEST_BROKER_IMPL": "kafka",
                 "KAFKA_CONNECT": gateways.bootstrap_servers,
