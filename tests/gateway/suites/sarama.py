@@ -29,7 +29,11 @@ _DOCKER = """\
 n=${3#kafka-}
 case $2 in
 stop) kill -TERM "$(cat "$GATEWAYS/pid-$n")" ;;
-start) nohup sh "$GATEWAYS/start-$n" >/dev/null 2>&1 & echo $! >"$GATEWAYS/pid-$n" ;;
+start)
+    nohup sh "$GATEWAYS/start-$n" >"$GATEWAYS/log-$n" 2>&1 &
+    echo $! >"$GATEWAYS/pid-$n"
+    until grep -q listens "$GATEWAYS/log-$n"; do sleep 0.1; done
+    ;;
 esac
 """
 """The tests stop and start the containers of brokers."""
@@ -133,10 +137,6 @@ class Sarama(Suite):
         module, program = "github.com/IBM/sarama", folder / "sarama"
         build_test_program(module, self.version, ".", program, tags="functional")
         run_program([go(), "install", _TOXIPROXY], env={"GOBIN": str(folder)})
-        docker = folder / "bin" / "docker"
-        docker.parent.mkdir()
-        docker.write_text(_DOCKER)
-        docker.chmod(0o755)
 
     def run(
         self, folder: Path, gateways: Gateways, selected: Callable[[str], bool]
@@ -149,7 +149,7 @@ class Sarama(Suite):
                 "TOXIPROXY_ADDR": f"http://127.0.0.1:{_CONTROL_PORT}",
                 "KAFKA_VERSION": "4.1.0",
                 "GATEWAYS": str(state),
-                "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+                "PATH": f"{state}:{os.environ['PATH']}",
             }
             program = folder / "sarama"
             yield from go_results(program, tests, env=env, time_limit_s=self.time_limit_s)
@@ -162,10 +162,13 @@ def _proxied_gateways(beside: Path, toxiproxy: Path) -> Iterator[Path]:
     Topics have three replicas, so the root has three brokers.
 
     Yields:
-        A folder with the process id and the start command of each gateway.
+        A folder with the program ``docker``, and with the process id and the start command of
+        each gateway.
     """
     root, state = beside.with_name("sarama"), beside.with_name("sarama-gateways")
     state.mkdir()
+    (state / "docker").write_text(_DOCKER)
+    (state / "docker").chmod(0o755)
     for broker in (1, 2):
         Admin(str(root)).register_broker(broker, beside.with_name(f"sarama-disk-{broker}"))
     with ExitStack() as stack:
@@ -175,7 +178,7 @@ def _proxied_gateways(beside: Path, toxiproxy: Path) -> Iterator[Path]:
         stack.callback(proxies.kill)
         stack.callback(_stop, state)
         for number in _BROKERS:
-            listen = f"127.0.0.1:{39090 + number}"
+            listen = f"127.0.0.1:{28090 + number}"  # no port that connections may have
             address = f"127.0.0.1:{29090 + number}"
             settings = {
                 "broker.id": str(number),
