@@ -97,7 +97,7 @@ def committed_rows(store, group_id):
 
 def committed_rows_of(store, group_ids):
     """Return the rows of several groups, each in the order in which they were committed."""
-    found = {group_id: [] for group_id in group_ids}
+    found: dict[str, list[Row]] = {group_id: [] for group_id in group_ids}
     fences = dict.fromkeys(group_ids, -1)
     log = f"{OFFSETS_TABLE}/_delta_log"
     names = [file.name for file in store.list(log)]

@@ -28,7 +28,7 @@ def tables(tmp_path):
 def test_a_commit_that_lost_a_race_is_checked_again(tables, is_refused):
     ours, theirs = tables
     ours.commit("g", {T0: OffsetAndMetadata(1)})
-    tries = []
+    tries: list[None] = []
 
     def check():
         tries.append(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
@@ -111,8 +111,11 @@ class ConsumerGroupOffsets(SimulatedOffsets):
         *,
         generation: int = 0,
         member_id: str = "",
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets in a generation."""
+        if check is not None:
+            check()
         rows: dict[Place, Any] = {
             (TOPICS[tp.topic], tp): Position(each.offset, each.metadata)
             for tp, each in offsets.items()
