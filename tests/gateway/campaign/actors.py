@@ -103,7 +103,8 @@ class Actors:
     @property
     def have_begun(self) -> bool:
         """Whether all producers have begun."""
-        return all(each.has_begun for each in (*self.producers, *self.java_producers))
+        producers: list[EventProducer | JavaProducer] = [*self.producers, *self.java_producers]
+        return all(each.has_begun for each in producers)
 
     def clients(self) -> Iterator[Client]:
         """Yield the clients on threads."""
@@ -188,11 +189,8 @@ class Actors:
 
     def all_failures(self) -> list[str]:
         """Return what must not happen, and did."""
-        named = [
-            f"{each.name}: {failure}"
-            for each in (*self.clients(), *self.java)
-            for failure in each.failures
-        ]
+        everyone: list[Client | JavaTool] = [*self.clients(), *self.java]
+        named = [f"{each.name}: {failure}" for each in everyone for failure in each.failures]
         return [*self.failures, *named]
 
     def _new_member(self, group: str) -> RdkafkaMember:

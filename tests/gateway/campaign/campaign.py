@@ -29,7 +29,7 @@ from tests.gateway.campaign.fault_plan import FaultPlan
 from tests.gateway.campaign.gateways import Gateways
 from tests.gateway.campaign.java_tools import JavaCopier, JavaMember, JavaProducer
 from tests.gateway.campaign.members import PythonMember
-from tests.gateway.campaign.readers import RdkafkaReader
+from tests.gateway.campaign.readers import RdkafkaReader, text
 from tests.gateway.campaign.root import DiskRoot, S3Root
 from tests.gateway.campaign.topics import CLUSTER, EVENTS, PARTITIONS, new_topics, partitions_of
 from tests.waiting import wait_until
@@ -169,13 +169,13 @@ class GatewayCampaign:
         self._say("the groups are empty")
         logs = self._read_logs(actors.place)
         lasts = {each: log[-1][0] + 1 for each, log in logs.items() if log}
-        fresh = [
+        fresh: list[Any] = [
             RdkafkaReader(actors.place, f"last-reader-{number}")
             for number in range(len(gateways.places))
         ]
-        for reader in fresh:
-            actors.readers.append(reader)
-            reader.start()
+        for each in fresh:
+            actors.readers.append(each)
+            each.start()
         for reader in actors.readers:
 
             def unread(reader: Any = reader) -> int:
@@ -236,7 +236,7 @@ class GatewayCampaign:
                     self._find("stuck", [f"our consumer does not reach the end: {positions}"])
                     break
                 for each, records in consumer.poll(timeout_ms=300).items():
-                    found[each] += [(record.offset, record.value.decode()) for record in records]
+                    found[each] += [(record.offset, text(record.value)) for record in records]
         return found
 
     def _consumer(self) -> Consumer:
@@ -313,4 +313,5 @@ class GatewayCampaign:
         lines = [f"root={root.url}", *(f"storage.{key}={value}" for key, value in options)]
         properties.write_text("\n".join(lines))
         role = CleanRole(str(properties), str(self._notes / "cleaner"), _CLEAN_PAUSE_S)
-        return ManagedProcess.start(clean_until_stopped, role)
+        started: ManagedProcess = ManagedProcess.start(clean_until_stopped, role)
+        return started

@@ -125,16 +125,19 @@ class RdkafkaMember(Member):
         while not self.is_ending.is_set():
             began_s = time.time()
             messages = consumer.consume(100, timeout=0.3)
-            records = []
+            records: list[Polled] = []
             for each in messages:
-                if each.error() is None:
-                    partition = TopicPartition(each.topic(), each.partition())
-                    records.append(Polled(partition, each.offset(), each.value().decode()))
-                elif each.error().name() not in PASSING:
-                    self.on_error(each.error())
+                self._take(each, records)
             if records:
                 self._commit(consumer, self.note_polled(notes, records, began_s))
         consumer.close()
+
+    def _take(self, message, records):
+        if message.error() is None:
+            partition = TopicPartition(message.topic(), message.partition())
+            records.append(Polled(partition, message.offset(), message.value().decode()))
+        elif message.error().name() not in PASSING:
+            self.on_error(message.error())
 
     def on_error(self, error):
         """Handle an error that a poll returned: none is expected but the loss of membership."""
@@ -170,7 +173,7 @@ class PythonMember(Member):
     def run(self, notes):
         member = self
 
-        class Listener(ConsumerRebalanceListener):
+        class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
             def on_partitions_assigned(self, assigned):
                 found = [TopicPartition(*each) for each in assigned]
                 notes.assign(found)

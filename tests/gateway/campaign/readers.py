@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import confluent_kafka
 import kafka
@@ -21,6 +22,11 @@ PASSING = {"_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"}
 PATIENCE_S = 20.0
 """Time after which a client of kafka-python is opened anew if nothing arrives: it never comes back
 to its ``bootstrap_servers``, so it may know only addresses at which no gateway listens any more."""
+
+
+def text(value: Any) -> str:
+    """Return the text of a record's value."""
+    return str(value, "utf-8")
 
 
 def python_polls(client, open_consumer):
@@ -162,7 +168,7 @@ class OwnReader(_Reader):
                         raise
                     polled = {}
                 yield [
-                    Polled(each, record.offset, record.value.decode())
+                    Polled(each, record.offset, text(record.value))
                     for each, records in polled.items()
                     for record in records
                 ]
