@@ -90,7 +90,7 @@ def values_of(root, count):
         while len(found) < count:
             records = consumer.poll(10_000)
             assert records, found[-1:]
-            found += [each.value for each in records.all()]
+            found += [each.value for batch in records.values() for each in batch]
     return found
 
 

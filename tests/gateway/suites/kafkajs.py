@@ -25,6 +25,7 @@ class KafkaJs(Suite):
 
     name = "kafkajs"
     client = "kafkajs (JavaScript)"
+    tests_are_ours = True
     version = "2.2.4"
 
     def install(self, folder: Path) -> None:
