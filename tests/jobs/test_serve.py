@@ -86,7 +86,7 @@ def produce(address, values):
 def values_of(root, count):
     with Consumer(root, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        found: list[bytes | None] = []
+        found: list[object] = []
         while len(found) < count:
             records = consumer.poll(10_000)
             assert records, found[-1:]
