@@ -1,4 +1,3 @@
-from .event_loop import new_event_loop as new_event_loop
 from .event_loop import run_event_loop as run_event_loop
 from .gateway import Gateway as Gateway
 from .security import delete_user as delete_user

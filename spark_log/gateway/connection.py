@@ -8,7 +8,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from spark_log.gateway.protocol import (
     API_VERSIONS_KEY,
@@ -152,7 +152,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; close at once if the gateway has too many connections."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         peer = transport.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         tls = transport.get_extra_info("ssl_object")

@@ -12,7 +12,7 @@ from spark_log import Admin
 from spark_log.admin import share_cluster
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig
-from spark_log.gateway import GatewayServer, new_event_loop
+from spark_log.gateway import GatewayServer
 from spark_log.gateway.protocol import decode_response, encode_request, new_message
 from spark_log.util import SYSTEM_CLOCK
 
@@ -23,7 +23,7 @@ class RunningGateway:
     """A gateway that listens on a free port of 127.0.0.1."""
 
     def __init__(self, root, *, port=0, handlers=None, clock=SYSTEM_CLOCK, **config):
-        self.loop = new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self.clock = clock
