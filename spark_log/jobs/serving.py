@@ -53,7 +53,7 @@ class GatewayTasks:
 
     A job of its own, and not a task of one barrier stage: a stage is repeated as a whole when an
     executor is lost, and would end the gateways of all others (docs/adr/0061). A gateway whose
-    executor is lost starts in another one, under a new id; so does one that fails.
+    executor is lost starts in another one; so does one that fails.
 
     Each task is connected with this process. To close the connection ends the gateway, which
     answers the requests that it has received, and then its task.
