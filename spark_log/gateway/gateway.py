@@ -250,12 +250,24 @@ class Gateway:
         """Whether the others still count on this gateway, as far as it can know."""
         return self._member is not None and self._member.is_known_alive
 
-    def is_coordinator(self, group_id: str) -> bool:
-        """Return whether clients are sent to this gateway for a group. Safe on any thread."""
-        if not self.is_known_alive:
+    @property
+    def term(self) -> int:
+        """A number that changes when others may have coordinated (`RegistryMember.term`)."""
+        return 0 if self._member is None else self._member.term
+
+    def is_coordinator(self, group_id: str, term: int | None = None) -> bool:
+        """Return whether clients are sent to this gateway for a group. Safe on any thread.
+
+        Args:
+            group_id: the group's id.
+            term: the `term` in which a request arrived that would be late in another one.
+        """
+        member = self._member
+        if member is None or not (member.may_coordinate and member.gateway.is_active):
             return False
         found = self.coordinator("group", group_id)
-        return found.incarnation_id == self.registered.incarnation_id
+        is_own = found.incarnation_id == self.registered.incarnation_id
+        return is_own and term in (None, member.term)
 
 
 def _log_setting(sentence: str) -> None:

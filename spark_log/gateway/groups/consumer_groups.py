@@ -83,7 +83,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Unconfirmed:
-    """What a member has said with everything else, and has to confirm.
+    """A statement that a member has made with everything else, and has to confirm.
 
     Attributes:
         owned: the partitions that it named.
@@ -199,8 +199,18 @@ class ConsumerGroups:
         instance_id: str | None,
         epoch: int,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        is_coordinator: Callable[[str], bool] | None = None,
     ) -> GroupError:
         """Commit offsets, all of them or none; durable on return. Return why they are refused.
+
+        Args:
+            group_id: the group's id.
+            member_id: the member's id.
+            instance_id: its instance id; None without one.
+            epoch: the epoch that it knows.
+            offsets: the offsets.
+            is_coordinator: whether this gateway has coordinated the group since the request
+                arrived; called before each try, on any thread.
 
         Raises:
             SparkLogError: see `OffsetsTable.commit`.
@@ -214,7 +224,9 @@ class ConsumerGroups:
                 if error is not GroupError.NONE or not offsets:
                     return error
                 try:
-                    check = partial(check_coordinator, self._is_coordinator, group_id)
+                    check = partial(
+                        check_coordinator, is_coordinator or self._is_coordinator, group_id
+                    )
                     await self._run_blocking(entry.log.commit, group, member_id, offsets, check)
                     return GroupError.NONE
                 except CommitFailedError:

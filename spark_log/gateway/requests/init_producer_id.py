@@ -12,7 +12,7 @@ from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests.transaction_errors import coordinator_error
 from spark_log.record import ProducerIdAndEpoch
 
-API = Api(22, "InitProducerId", 0, 6)
+API = Api(22, "InitProducerId", 0, 6, needs_client=True)
 
 _Response = message_class("InitProducerIdResponse")
 

@@ -26,7 +26,7 @@ def _failed(request: Any, code: int, message: str) -> Any:
     return _response(request, lambda *_: code)
 
 
-API = Api(28, "TxnOffsetCommit", 0, 5, error_response=_failed)
+API = Api(28, "TxnOffsetCommit", 0, 5, error_response=_failed, needs_client=True)
 
 _FIRST_THAT_ADDS = 5
 """The first version of KIP-890's second protocol: this request registers the group in the

@@ -232,6 +232,11 @@ def test_a_gateway_that_clients_are_not_sent_to_commits_nothing(cluster, gateway
         turns = [True, False]  # it stands still after it has accepted the request
         gateway.groups._is_coordinator = lambda _: turns.pop(0)  # noqa: SLF001
         assert await commit(gateway, 5) is GroupError.COORDINATOR_NOT_AVAILABLE
+        gateway.groups._is_coordinator = lambda _: True  # noqa: SLF001
+        late = await gateway.groups.commit(
+            "g", a.name, None, a.epoch, {t0: OffsetAndMetadata(5)}, lambda _: False
+        )
+        assert late is GroupError.COORDINATOR_NOT_AVAILABLE  # it has the group again, since when?
         assert OffsetsTable(cluster).fetch("g")[t0].offset == 7
 
     asyncio.run(run())

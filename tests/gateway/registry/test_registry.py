@@ -107,6 +107,105 @@ def test_a_gateway_that_was_paused_knows_that_others_may_do_its_work(root, clock
     assert not first.is_known_alive
 
 
+def test_a_late_sign_of_life_does_not_count(root, clock):
+    first = member(root, 1)
+    first.join()
+    clock.advance_ms(TIMEOUT_MS - 1)
+    store = HookedStore(root.store)
+    first._heartbeats.store = store  # noqa: SLF001 - its put takes a time
+
+    def put(path, call):
+        clock.advance_ms(INTERVAL_MS)
+        return call()
+
+    store.once("put", put)
+    first.tick()
+    assert not first.is_known_alive  # another gateway may have looked before it
+    first.tick()
+    assert first.is_known_alive
+
+
+def test_a_gateway_coordinates_when_the_others_know_that_it_is_active(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    assert first.may_coordinate  # it was the first one
+    pass_time(clock, DELAY_MS - 1_000, first, second)
+    term = first.term
+    clock.advance_ms(1_000)
+    assert ids(second.tick()) == [(1_001, True), (1_002, True)]
+    for _ in range(2):
+        assert not second.may_coordinate
+        assert ids(first.registry) == [(1_001, True), (1_002, False)]  # it has not read it
+        second.tick()
+    first.tick()
+    assert first.term > term  # what it has accepted before may be late
+    assert not second.may_coordinate
+    second.tick()
+    assert second.may_coordinate
+    assert first.may_coordinate
+
+
+def test_a_gateway_does_not_wait_for_others_that_have_gone_or_stand_still(root, clock):
+    first, second, third = (member(root, port) for port in (1, 2, 3))
+    first.join()
+    second.join()
+    pass_time(clock, DELAY_MS, second, first)
+    assert not second.may_coordinate
+    first.leave()
+    second.tick()
+    assert second.may_coordinate
+    third.join()
+    pass_time(clock, DELAY_MS, second, third)
+    third.tick()  # the second one stands still, before it has read that the third one is active
+    assert ids(third.registry) == [(1_001, True), (1_002, True)]  # it has the id of the first one
+    assert not third.may_coordinate
+    pass_time(clock, TIMEOUT_MS - 1_000, third)
+    assert not third.may_coordinate
+    pass_time(clock, 1_000, third)
+    assert third.may_coordinate
+    assert not second.is_known_alive
+
+
+def test_a_gateway_that_stood_still_after_it_looked_removes_nobody(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    pass_time(clock, TIMEOUT_MS, first)
+    first.tick()
+    assert len(first.registry.gateways) == 2
+    look = first._monitor.expired_members  # noqa: SLF001
+
+    def stands_still(timeouts_ms):
+        found = look(timeouts_ms)
+        store = HookedStore(root.store)
+        first._log = GatewayRegistryLog(store, "registry", clock)  # noqa: SLF001
+
+        def pause(path, call):
+            clock.advance_ms(INTERVAL_MS)
+            return call()
+
+        store.once("list", pause)
+        return found
+
+    first._monitor.expired_members = stands_still  # noqa: SLF001
+    clock.advance_ms(1_000)
+    assert len(first.tick().gateways) == 2
+    first._monitor.expired_members = look  # noqa: SLF001
+    clock.advance_ms(1_000)
+    assert len(first.tick().gateways) == 1
+
+
+def test_a_gateway_is_removed_after_its_own_timeout(root, clock):
+    first, second = member(root, 1), member(root, 2, **{"broker.session.timeout.ms": 5_000})
+    first.join()
+    second.join()
+    pass_time(clock, TIMEOUT_MS - 1_000, second)
+    assert len(second.registry.gateways) == 2
+    pass_time(clock, 2_000, second)
+    assert len(second.registry.gateways) == 1
+
+
 def test_a_restarted_gateway_takes_its_own_place_and_nothing_moves(root, clock):
     first, second = member(root, 1), member(root, 2)
     first.join()
