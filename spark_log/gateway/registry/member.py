@@ -162,7 +162,7 @@ class RegistryMember:
             return self.registry
 
     def _follow(self, own: RegisteredGateway, now_ms: float) -> None:
-        """Remove silent gateways, become active, and find out who knows it."""
+        """Remove silent gateways, become active, and find out which others know it."""
         was_active = self.gateway.is_active
         self.gateway = own
         self._remove_silent()

@@ -90,7 +90,7 @@ async def _commit(
     group_id, member_id = request.group_id, request.member_id
     epoch = request.generation_id_or_member_epoch
     code = GroupError.UNKNOWN_MEMBER_ID
-    is_coordinator = partial(gateway.is_coordinator, term=term)
+    is_coordinator = partial(gateway.has_coordinated, term)
     if not gateway.consumer_groups.has_loaded(group_id):
         identity = MemberIdentity(member_id, request.group_instance_id)
         code = await gateway.groups.commit(group_id, identity, epoch, offsets, is_coordinator)
