@@ -126,7 +126,7 @@ def test_an_identity_whose_answer_was_lost_is_given_to_nobody_else(cluster, coor
 
 
 def test_a_check_that_refuses_after_a_lost_race_fences_no_later_producer(cluster, coordinator):
-    """A gateway stands still between its decision and its put, and another one serves the client."""
+    """A gateway stands still between decision and put, and another one serves the client."""
     coordinator.initialize(TIMEOUT_MS)
     other = another(cluster)
     other.refresh()

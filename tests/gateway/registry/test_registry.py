@@ -167,6 +167,23 @@ def test_a_gateway_does_not_wait_for_others_that_have_gone_or_stand_still(root, 
     assert not second.is_known_alive
 
 
+def test_a_gateway_waits_for_one_that_does_not_say_what_it_has_read(root, clock):
+    """Gateways of earlier releases do not."""
+    first, second = member(root, 1), member(root, 2)
+    beat = first._heartbeats.beat  # noqa: SLF001
+    first._heartbeats.beat = lambda name, count, join=None, seen=None: beat(  # noqa: SLF001
+        name, count
+    )
+    first.join()
+    second.join()
+    pass_time(clock, DELAY_MS, first, second)
+    pass_time(clock, TIMEOUT_MS - 1_000, first, second)
+    assert not second.may_coordinate
+    pass_time(clock, 1_000, first, second)
+    assert second.may_coordinate
+    assert len(first.registry.gateways) == 2
+
+
 def test_a_gateway_that_stood_still_after_it_looked_removes_nobody(root, clock):
     first, second = member(root, 1), member(root, 2)
     first.join()
