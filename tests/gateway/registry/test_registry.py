@@ -1,5 +1,8 @@
 """The registry of gateways: who is in it, who takes part, and where clients are directed."""
 
+import random
+from itertools import count
+
 import pytest
 
 from spark_log.cluster import Cluster
@@ -221,6 +224,93 @@ def test_a_gateway_is_removed_after_its_own_timeout(root, clock):
     assert len(second.registry.gateways) == 2
     pass_time(clock, 2_000, second)
     assert len(second.registry.gateways) == 1
+
+
+class ClaimedGroups:
+    """Gateways that come, go, stand still in the middle of a tick, and coordinate groups.
+
+    Attributes:
+        moves: the number of times that a group had another coordinator than before.
+    """
+
+    def __init__(self, root, clock, seed):
+        self.moves = 0
+        self._root, self._clock, self._random = root, clock, random.Random(seed)
+        self._members, self._busy = [], []
+        self._ports = count(1)
+        self._owners = {}
+
+    def run(self, steps):
+        for _ in range(steps):
+            self._step()
+
+    def _step(self):
+        self._clock.advance_ms(self._random.choice((10, 200, 500)))
+        self._check()
+        idle = [each for each in self._members if each not in self._busy]
+        chance = self._random.random()
+        if len(self._members) < 4 and chance < 0.05:
+            idle.append(self._new())
+        elif len(self._members) > 1 and chance < 0.06 and idle:
+            gone = self._random.choice(idle)
+            if self._random.random() < 0.5:
+                gone.leave()
+            self._members.remove(gone)
+            idle.remove(gone)
+        for each in idle:
+            if self._random.random() < 0.4:
+                self._busy.append(each)
+                each.tick()
+                self._busy.remove(each)
+                self._check()
+
+    def _new(self):
+        found = member(
+            self._root,
+            next(self._ports),
+            **{
+                "broker.session.timeout.ms": self._random.choice((3_000, 5_000)),
+                "broker.heartbeat.interval.ms": 400,
+                "broker.join.delay.ms": 500,
+            },
+        )
+        found.join()
+        store = HookedStore(self._root.store)
+        found._heartbeats.store = store  # noqa: SLF001 - its ticks stand still there
+        for operation in ("put", "open_buffer"):
+            store.on(operation, self._stand_still)
+        self._members.append(found)
+        return found
+
+    def _stand_still(self, _, call):
+        self._pause()
+        answer = call()
+        self._pause()
+        return answer
+
+    def _pause(self):
+        if self._random.random() < 0.02 and len(self._busy) < 3:
+            self.run(self._random.choice((3, 30)))
+
+    def _check(self):
+        for name in "abcdef":
+            owners = [each for each in self._members if self._coordinates(each, name)]
+            assert len(owners) <= 1, (name, owners)
+            if owners and self._owners.get(name) is not owners[0]:
+                self._owners[name], self.moves = owners[0], self.moves + 1
+
+    def _coordinates(self, each, name):
+        if not (each.may_coordinate and each.gateway.is_active):
+            return False
+        found = coordinator(each.registry.active or (each.gateway,), "group", name)
+        return found.incarnation_id == each.gateway.incarnation_id
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_each_moment_one_gateway_at_most_coordinates_a_group(root, clock, seed):
+    groups = ClaimedGroups(root, clock, seed)
+    groups.run(400)
+    assert groups.moves > 20
 
 
 def test_a_restarted_gateway_takes_its_own_place_and_nothing_moves(root, clock):
