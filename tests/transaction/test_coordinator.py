@@ -130,7 +130,7 @@ def test_a_check_that_refuses_after_a_lost_race_fences_no_later_producer(cluster
     coordinator.initialize(TIMEOUT_MS)
     other = another(cluster)
     other.refresh()
-    late = []
+    late: list[str] = []
 
     def check():
         if late:
