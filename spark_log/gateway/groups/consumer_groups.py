@@ -283,6 +283,7 @@ class ConsumerGroups:
         times = 1 if before is None else before.times + 1
         if may_be_earlier(request) and times < MAX_UNCONFIRMED:
             entry.unconfirmed[name] = _Unconfirmed(owned, times)
+            _log.debug("group %s: a release of %s waits for its next heartbeat", group_id, name)
         else:
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
