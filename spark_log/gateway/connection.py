@@ -348,11 +348,10 @@ class Connection(asyncio.Protocol):
             self._has_raw_tokens = header.api_version == 0
         api = self._dispatcher.api(header.api_key)
         before = () if api.overlaps else self._unfinished()
-        answer = self._dispatcher.answer
         if before:
-            self._add(_answer_after(before, answer, context, request), memory, api)
+            self._add(self._answer_after(before, api, context, request), memory, api)
         else:
-            self._add(answer(context, request), memory, api)
+            self._add(self._dispatcher.answer(context, request), memory, api)
 
     def _add(
         self,
@@ -375,6 +374,19 @@ class Connection(asyncio.Protocol):
             if not request.overlaps:
                 break  # it has waited for those before it
         return found
+
+    async def _answer_after(
+        self,
+        before: Sequence[asyncio.Task[Any]],
+        api: Api,
+        context: RequestContext,
+        request: Any,
+    ) -> list[bytes] | None:
+        """Return the answer of a handler that begins when others have ended."""
+        await asyncio.wait(before)
+        if self._is_closed and api.needs_client:
+            return None
+        return await self._dispatcher.answer(context, request)
 
     async def _answer_token(self, authenticator: Authenticator, token: bytes) -> list[bytes]:
         """Return the answer to a message of SASL that came without a request's header."""
@@ -444,14 +456,3 @@ class Connection(asyncio.Protocol):
         self._is_draining = True
         self.is_aborted = True
         self._transport.abort()
-
-
-async def _answer_after(
-    before: Sequence[asyncio.Task[Any]],
-    answer: Callable[[RequestContext, Any], Coroutine[Any, Any, list[bytes] | None]],
-    context: RequestContext,
-    request: Any,
-) -> list[bytes] | None:
-    """Return the answer of a handler that begins when others have ended."""
-    await asyncio.wait(before)
-    return await answer(context, request)

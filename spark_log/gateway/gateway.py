@@ -250,11 +250,32 @@ class Gateway:
         """Whether the others still count on this gateway, as far as it can know."""
         return self._member is not None and self._member.is_known_alive
 
-    def is_coordinator(self, group_id: str) -> bool:
-        """Return whether clients are sent to this gateway for a group. Safe on any thread."""
-        if not self.is_known_alive:
+    @property
+    def term(self) -> int:
+        """A number that changes when others may have coordinated (`RegistryMember.term`)."""
+        return 0 if self._member is None else self._member.term
+
+    def has_coordinated(self, term: int, name: str, kind: str = "group") -> bool:
+        """Return whether clients were sent to this gateway since a `term`. Safe on any thread.
+
+        Args:
+            term: the term in which a request arrived that would be late in another one.
+            name: the group's id, or the transactional id.
+            kind: ``group`` or ``transaction``.
+        """
+        return self.is_coordinator(name, kind) and self.term == term
+
+    def is_coordinator(self, name: str, kind: str = "group") -> bool:
+        """Return whether clients are sent to this gateway for a group. Safe on any thread.
+
+        Args:
+            name: the group's id, or a transactional id.
+            kind: ``group`` or ``transaction``.
+        """
+        member = self._member
+        if member is None or not (member.may_coordinate and member.gateway.is_active):
             return False
-        found = self.coordinator("group", group_id)
+        found = self.coordinator(kind, name)
         return found.incarnation_id == self.registered.incarnation_id
 
 

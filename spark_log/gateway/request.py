@@ -75,6 +75,8 @@ class Api:
             its client is gone, and the requests after it do not wait for its end.
         overlaps: whether a handler begins before those of the client's earlier requests have ended:
             it keeps the order of its own effects.
+        needs_client: whether a handler does not begin when its client is gone: the client repeats
+            the request on another connection, and this one could take effect after its later ones.
     """
 
     key: int
@@ -85,6 +87,7 @@ class Api:
     error_response: Callable[[Any, int, str], Any] | None = None
     only_reads: bool = False
     overlaps: bool = False
+    needs_client: bool = False
 
     @property
     def first_advertised(self) -> int:

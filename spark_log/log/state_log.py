@@ -317,6 +317,11 @@ class StateLog(ABC, Generic[_State, _Record]):
                 _log.debug("%s: read offset %d: %s", self.directory, newest, record.headline)
             return found
 
+    @property
+    def replayed_offset(self) -> int:
+        """The offset after the last record that `state` has; 0 before the first replay."""
+        return self._offset or 0
+
     def commit(
         self, decide: Callable[[_State], _Record | None], *, is_recent: bool = False
     ) -> _State:

@@ -121,7 +121,10 @@ class TransactionCoordinator:
     # --- identities ------------------------------------------------------------------------------
 
     def initialize(
-        self, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
+        self,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None = None,
+        check: Callable[[], None] | None = None,
     ) -> ProducerIdAndEpoch:
         """Begin a new epoch of the owner, which fences the previous owner (``InitProducerId``).
 
@@ -131,6 +134,8 @@ class TransactionCoordinator:
             timeout_ms: ``transaction.timeout.ms``.
             expected: the identity of the only client that may continue (KIP-360); None for any.
                 With it the call may be repeated.
+            check: called with each decision, also after another process was first; raises a
+                `SparkLogError` to change nothing.
 
         Returns:
             The new owner.
@@ -142,16 +147,23 @@ class TransactionCoordinator:
             StorageError: a marker could not be put, or the storage does not answer; call again.
         """
         self._check_timeout(timeout_ms)
-        return self._initialize(timeout_ms, expected)
+        return self._initialize(timeout_ms, expected, check=check)
 
     def _initialize(
-        self, timeout_ms: int, expected: ProducerIdAndEpoch | None, *, renews: bool = False
+        self,
+        timeout_ms: int,
+        expected: ProducerIdAndEpoch | None,
+        *,
+        renews: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> ProducerIdAndEpoch:
         self.refresh()
         owner: ProducerIdAndEpoch | None = None
 
         def decide(state: TransactionMetadata) -> TransactionRecord | None:
             nonlocal owner
+            if check is not None:
+                check()
             before = self._with_completion(state)
             record = decisions.initialize(
                 before, timeout_ms, self._new_owner_id, expected, renews=renews
@@ -276,11 +288,19 @@ class TransactionCoordinator:
         self._change(lambda state: decisions.register(state, producer, partitions, groups))
 
     def send_offsets(
-        self, producer: ProducerIdAndEpoch, offsets: Collection[TransactionOffset]
+        self,
+        producer: ProducerIdAndEpoch,
+        offsets: Collection[TransactionOffset],
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Keep a participant's offsets in the state; they are committed with the transaction.
 
         One append. The groups are registered, too.
+
+        Args:
+            producer: the participant.
+            offsets: the offsets.
+            check: called with each decision; raises a `SparkLogError` to change nothing.
 
         Raises:
             ProducerFencedError: the epoch has passed: the transaction is decided.
@@ -290,7 +310,13 @@ class TransactionCoordinator:
             StorageError: they are not kept.
         """
         self._check_commits_offsets(offsets)
-        self._change(lambda state: decisions.send_offsets(state, producer, offsets))
+
+        def decide(state: TransactionMetadata) -> TransactionRecord | None:
+            if check is not None:
+                check()
+            return decisions.send_offsets(state, producer, offsets)
+
+        self._change(decide)
 
     def commit(
         self,

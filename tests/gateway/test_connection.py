@@ -287,6 +287,32 @@ def test_a_request_that_only_waits_ends_with_its_connection_and_others_do_not(tm
         assert gateway.call(lambda: len(gateway.server.connections)) == 0
 
 
+def test_a_request_that_needs_its_client_does_not_begin_without_it(tmp_path, handlers, held):
+    handlers[14] = Handler(Api(14, "SyncGroup", 0, 5, needs_client=True), held.handle_sync)
+    with running_gateway(tmp_path / "root", handlers=handlers) as gateway:
+        for number, is_gone in ((0, True), (2, False)):
+            client = gateway.client()
+            client.send("Heartbeat", 4, generation_id=number)
+            client.send("SyncGroup", 4, generation_id=number + 1)
+            held.wait_for([0, 2][: number // 2 + 1])
+            wait_until(lambda: gateway.call(lambda: sum(_in_flight(gateway))) == 2)
+            if is_gone:
+                client.socket.close()
+                wait_until(lambda: not gateway.call(lambda: len(gateway.server.connections)))
+            answer(gateway, held, number)
+            if is_gone:
+                wait_until(lambda: not gateway.call(lambda: gateway.server.memory.used_bytes))
+        held.wait_for([0, 2, 3])
+        answer(gateway, held, 3)
+        client.receive()
+        client.receive()
+        client.socket.close()
+
+
+def _in_flight(gateway):
+    return [each.in_flight for each in gateway.server.connections]
+
+
 async def _leave(gateway, context, request):
     return message_class("LeaveGroupResponse")()
 

@@ -10,6 +10,7 @@ from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.config import ClusterConfig
 from spark_log.errors import (
+    CommitFailedError,
     InvalidTxnStateError,
     InvalidTxnTimeoutError,
     ProducerFencedError,
@@ -122,6 +123,30 @@ def test_an_identity_whose_answer_was_lost_is_given_to_nobody_else(cluster, coor
     mine = coordinator.initialize(TIMEOUT_MS)
     assert mine.producer_epoch == 1
     assert later.state.owner == replace(mine, producer_epoch=2)
+
+
+def test_a_check_that_refuses_after_a_lost_race_fences_no_later_producer(cluster, coordinator):
+    """A gateway stands still between decision and put, and another one serves the client."""
+    coordinator.initialize(TIMEOUT_MS)
+    other = another(cluster)
+    other.refresh()
+    late: list[str] = []
+
+    def check():
+        if late:
+            raise CommitFailedError("another gateway may coordinate it")
+
+    def stands_still(path, call):
+        late.append(path)
+        owner = other.initialize(TIMEOUT_MS)
+        other.register(owner, of(cluster, 0))
+        return call()
+
+    cluster.store.once("put_if_absent", stands_still)
+    with pytest.raises(CommitFailedError):
+        coordinator.initialize(TIMEOUT_MS, check=check)
+    assert other.refresh().is_ongoing  # nor was its transaction aborted
+    assert other.state.owner.producer_epoch == 1
 
 
 def test_initialize_aborts_what_is_ongoing_and_puts_its_markers(cluster, coordinator, markers):

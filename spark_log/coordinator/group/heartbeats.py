@@ -4,7 +4,7 @@ On storage: ``__consumer_groups/<group>/members/<member>`` is JSON, overwritten 
 ``{"memberId": …, "beat": n}``. No clocks are compared: an observer measures on its own monotonic
 clock how long a counter does not change. If a late put restores an older file, its counter is
 lower, and it does not count as a heartbeat. The first heartbeat of a member has its request to join
-(`JoinRequest`), too.
+(`JoinRequest`), too. A gateway's has ``"seen": n``, the offset to which it has read the registry.
 """
 
 from __future__ import annotations
@@ -62,13 +62,20 @@ class Heartbeats:
         """
         return cls(store, f"{GroupLog.directory_of(group_id)}/members", suppressed)
 
-    def beat(self, member_id: str, count: int, join: Mapping[str, Any] | None = None) -> None:
+    def beat(
+        self,
+        member_id: str,
+        count: int,
+        join: Mapping[str, Any] | None = None,
+        seen: int | None = None,
+    ) -> None:
         """Write a member's counter.
 
         Args:
             member_id: the member's id.
             count: the counter's new value.
             join: the member's request to join, while it waits to join.
+            seen: the offset to which a gateway has read the registry.
 
         Raises:
             StorageError: it may not have been written.
@@ -76,6 +83,8 @@ class Heartbeats:
         document: dict[str, Any] = {"memberId": member_id, "beat": count}
         if join is not None:
             document["join"] = join
+        if seen is not None:
+            document["seen"] = seen
         self.store.put(self._path(member_id), json.dumps(document).encode(), sync=False)
 
     def counter(self, member_id: str) -> int:
@@ -84,12 +93,23 @@ class Heartbeats:
         Raises:
             StorageError: it cannot be read.
         """
+        return self._number(member_id, "beat")
+
+    def seen(self, member_id: str) -> int:
+        """Return the offset to which a gateway has read the registry; 0 if it does not say.
+
+        Raises:
+            StorageError: it cannot be read.
+        """
+        return self._number(member_id, "seen")
+
+    def _number(self, member_id: str, key: str) -> int:
         try:
             data = self.store.open_buffer(self._path(member_id)).to_pybytes()
         except NotFoundError:
             return 0
         try:
-            return int(parse_json(data)["beat"])
+            return int(parse_json(data)[key])
         except (ValueError, KeyError, TypeError):
             return 0
 
@@ -184,6 +204,7 @@ class HeartbeatWriter:
         self._owner = owner
         self._clock = clock
         self._count = 0
+        self._seen: int | None = None
         self._is_failing = False
 
     def begin(self, member_id: str, join: Mapping[str, Any]) -> None:
@@ -202,7 +223,7 @@ class HeartbeatWriter:
         self.due_ms = self._clock.monotonic_ms() + self.interval_ms
         self.counts.on_heartbeat(self._clock.monotonic_ms())
 
-    def beat_if_due(self, member_id: str, now_ms: float) -> None:
+    def beat_if_due(self, member_id: str, now_ms: float, seen: int | None = None) -> None:
         """Write the next heartbeat if it is due; after a failure, sooner than usual.
 
         Of failures in a row the first is logged as a warning.
@@ -210,12 +231,14 @@ class HeartbeatWriter:
         Args:
             member_id: the member's id.
             now_ms: the present monotonic time.
+            seen: the offset to which a gateway has read the registry: a new one is due at once.
         """
-        if now_ms < self.due_ms:
+        is_due = now_ms >= self.due_ms
+        if not is_due and seen == self._seen:
             return
         self._count += 1
         try:
-            self._heartbeats.beat(member_id, self._count)
+            self._heartbeats.beat(member_id, self._count, seen=seen)
         except StorageError as error:
             level = logging.DEBUG if self._is_failing else logging.WARNING
             _log.log(level, "%s: a heartbeat failed, retrying: %s", self._owner, error)
@@ -223,8 +246,10 @@ class HeartbeatWriter:
             self.due_ms = now_ms + self.interval_ms / _RETRIES_PER_INTERVAL
         else:
             self._is_failing = False
+            self._seen = seen
             self.shown_ms = now_ms
-            self.due_ms = now_ms + self.interval_ms
+            if is_due:
+                self.due_ms = now_ms + self.interval_ms
             self.counts.on_heartbeat(now_ms)
 
 

@@ -10,7 +10,7 @@ The rules: (protocol G12).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from spark_log.cluster import Cluster
 from spark_log.coordinator.group import GroupLog
@@ -43,6 +43,7 @@ class StandaloneCommits:
         topic_ids: Mapping[str, str] | None = None,
         *,
         timeout_s: float | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Commit offsets, all of them or none; durable on return.
 
@@ -53,6 +54,7 @@ class StandaloneCommits:
             topic_ids: topic → id of the topic that was read, if the caller knows it.
             timeout_s: the maximum time of retries after other commits won the race; None for a
                 minute.
+            check: called before each try; raises to refuse the commit (`OffsetsTable.commit`).
 
         Raises:
             CommitFailedError: the group has members, or other commits kept coming first; nothing
@@ -76,6 +78,7 @@ class StandaloneCommits:
                     generation=generation,
                     timeout_s=timeout_s,
                     topic_ids=topic_ids,
+                    check=check,
                 )
             except IllegalGenerationError as error:
                 refused = error

@@ -43,6 +43,7 @@ from spark_log.gateway.groups.consumer_heartbeat import (
     continued,
     has_released,
     known_member,
+    may_be_earlier,
     not_coordinator,
 )
 from spark_log.gateway.groups.coordinated_consumer_group import (
@@ -70,10 +71,27 @@ and are told that another gateway has taken the group. Their commits are refused
 
 MAX_COMMIT_TRIES = 5
 
+MAX_UNCONFIRMED = 4
+"""Number of heartbeats in a row by which a client that always says everything releases partitions.
+Others say everything again only until they have got an answer."""
+
 _CHECK = ("check", "")
 _SESSION, _REBALANCE = "session", "rebalance"
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unconfirmed:
+    """A statement that a member has made with everything else, and has to confirm.
+
+    Attributes:
+        owned: the partitions that it named.
+        times: how often in a row it said everything.
+    """
+
+    owned: frozenset[TopicPartition]
+    times: int
 
 
 @dataclass(slots=True)
@@ -86,12 +104,15 @@ class _Entry:
         config: the cluster's settings when the group was loaded.
         lock: held during an event.
         timers: its timers.
+        unconfirmed: by member, what its last heartbeat said, if that may have been said before it
+            learned of partitions that it seemed to release.
     """
 
     log: CoordinatedConsumerGroup
     timers: GroupTimers = field(init=False)
     group: Group | None = None
     config: ClusterConfig | None = None
+    unconfirmed: dict[str, _Unconfirmed] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -178,8 +199,18 @@ class ConsumerGroups:
         instance_id: str | None,
         epoch: int,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        is_coordinator: Callable[[str], bool] | None = None,
     ) -> GroupError:
         """Commit offsets, all of them or none; durable on return. Return why they are refused.
+
+        Args:
+            group_id: the group's id.
+            member_id: the member's id.
+            instance_id: its instance id; None without one.
+            epoch: the epoch that it knows.
+            offsets: the offsets.
+            is_coordinator: whether this gateway has coordinated the group since the request
+                arrived; called before each try, on any thread.
 
         Raises:
             SparkLogError: see `OffsetsTable.commit`.
@@ -188,12 +219,14 @@ class ConsumerGroups:
             try:
                 async with _Use(self, group_id) as entry:
                     group = _loaded(entry)
-                    error = commit_error(group, member_id, epoch, instance_id)
+                    error = commit_error(group, member_id, epoch, instance_id, offsets)
                     await self._check_refusal(group_id, entry, error)
                 if error is not GroupError.NONE or not offsets:
                     return error
                 try:
-                    check = partial(check_coordinator, self._is_coordinator, group_id)
+                    check = partial(
+                        check_coordinator, is_coordinator or self._is_coordinator, group_id
+                    )
                     await self._run_blocking(entry.log.commit, group, member_id, offsets, check)
                     return GroupError.NONE
                 except CommitFailedError:
@@ -241,7 +274,17 @@ class ConsumerGroups:
         group, name = _loaded(entry), request.member.member_id
         owned = check_epoch(group, request)
         await self._subscribe(group_id, entry, *continued(group, request))
-        if has_released(_loaded(entry).members[name].revoking, owned):
+        revoking = _loaded(entry).members[name].revoking
+        before = entry.unconfirmed.pop(name, None)
+        if owned is None and before is not None:
+            owned = before.owned  # unchanged since it has got the answer
+        if owned is None or not has_released(revoking, owned):
+            return
+        times = 1 if before is None else before.times + 1
+        if may_be_earlier(request) and times < MAX_UNCONFIRMED:
+            entry.unconfirmed[name] = _Unconfirmed(owned, times)
+            _log.debug("group %s: a release of %s waits for its next heartbeat", group_id, name)
+        else:
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
     async def _subscribe(
@@ -483,6 +526,7 @@ class _Use:
 
 
 def _end_timers(entry: _Entry, name: str) -> None:
+    entry.unconfirmed.pop(name, None)
     entry.timers.end((_SESSION, name))
     entry.timers.end((_REBALANCE, name))
 

@@ -6,7 +6,7 @@ pure: they get the group, and raise `RefusedError` with the answer to the client
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from spark_log.coordinator import ConsumerMember, Group, Member
@@ -171,13 +171,34 @@ def has_released(
     return bool(revoking) and owned is not None and owned.isdisjoint(revoking)
 
 
-def commit_error(group: Group, member_id: str, epoch: int, instance_id: str | None) -> GroupError:
-    """Return why a member may not commit with an epoch; NONE if it may."""
+def may_be_earlier(request: ConsumerHeartbeat) -> bool:
+    """Return whether the partitions in a heartbeat may be those before what its member learned.
+
+    A client that has lost its coordinator says everything again. If it is about to take partitions
+    at that moment, it names those that it had before: librdkafka's ``rkcg_current_assignment``
+    changes when a gateway has answered the heartbeat that names the new ones.
+    """
+    return request.is_full and request.epoch != JOIN_EPOCH
+
+
+def commit_error(
+    group: Group,
+    member_id: str,
+    epoch: int,
+    instance_id: str | None,
+    partitions: Collection[TopicPartition] = (),
+) -> GroupError:
+    """Return why a member may not commit partitions with an epoch; NONE if it may.
+
+    What another member has is not its to commit, whatever its epoch: it may have learned the epoch,
+    and not yet given up the partition.
+    """
     if group.consumer is None or not group.consumer.members:
         return GroupError.UNKNOWN_MEMBER_ID
     try:
         check_instance(group, member_id, instance_id)
-        if group.consumer.may_commit(member_id, epoch, group.generation):
+        others = (group.owners.get(each, member_id) != member_id for each in partitions)
+        if group.consumer.may_commit(member_id, epoch, group.generation) and not any(others):
             return GroupError.NONE
     except RefusedError as refused:
         return refused.error

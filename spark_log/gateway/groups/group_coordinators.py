@@ -215,8 +215,17 @@ class GroupCoordinators:
         identity: MemberIdentity,
         generation: int,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        is_coordinator: Callable[[str], bool] | None = None,
     ) -> GroupError:
         """Commit offsets, all of them or none; durable on return. Return why they are refused.
+
+        Args:
+            group_id: the group's id.
+            identity: the member.
+            generation: the member's generation.
+            offsets: the offsets.
+            is_coordinator: whether this gateway has coordinated the group since the request
+                arrived; called before each try, on any thread.
 
         Raises:
             SparkLogError: see `OffsetsTable.commit`.
@@ -225,7 +234,8 @@ class GroupCoordinators:
             entry, state = await self._loaded(group_id)
             error = classic_decisions.check_commit(state, identity, generation)
             if error is GroupError.NONE and offsets:
-                await self._commit(group_id, entry, state, identity, offsets)
+                check = partial(check_coordinator, is_coordinator or self._is_coordinator, group_id)
+                await self._commit(group_id, entry, state, identity, offsets, check)
         except ForeignMembersError:
             error = GroupError.UNKNOWN_MEMBER_ID
         except GroupRefusedError as refused:
@@ -245,14 +255,14 @@ class GroupCoordinators:
         state: GroupState,
         identity: MemberIdentity,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        check: Callable[[], None],
     ) -> None:
         if not state.classic.members:
             commits = StandaloneCommits(self._cluster, self._table, group_id)
-            await self._run_blocking(commits.commit, offsets)
+            await self._run_blocking(partial(commits.commit, check=check), offsets)
             return
         member_id = classic_decisions.member_id_of(state, identity)
         try:
-            check = partial(check_coordinator, self._is_coordinator, group_id)
             await self._run_blocking(entry.group.commit, state, member_id, offsets, check)
         except IllegalGenerationError:
             async with entry.lock:

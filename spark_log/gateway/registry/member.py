@@ -37,6 +37,9 @@ class RegistryMember:
     Attributes:
         registry: the registry as it was read last.
         gateway: this gateway as it is registered, or was; its id is -1 before `join`.
+        term: a number that changes when another gateway may have coordinated since what this one
+            does: when the active gateways change, and after a time in which this one was not known
+            to live. A request that arrived in an earlier term may be late.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class RegistryMember:
             version: the version of spark-log, for others.
         """
         self.registry = GatewayRegistry()
+        self.term = 0
         self.gateway = RegisteredGateway(
             config.broker_id,
             random_id(),
@@ -72,8 +76,22 @@ class RegistryMember:
         # The last sign of life before a reading of the registry that had this gateway, and the last
         # one that others had seen in time, or that such a reading has followed twice.
         self._shown_ms = self._confirmed_ms = -math.inf
+        # While others may not know yet that it is active: these, by incarnation, since when it is,
+        # and the offset to which they have to read the registry.
+        self._awaited: dict[str, RegisteredGateway] = {}
+        self._active_ms = 0.0
+        self._active_offset = 0
         self._has_left = False
         self._lock = threading.Lock()
+
+    @property
+    def may_coordinate(self) -> bool:
+        """Whether it may do what the registry gives to it: it is known to live, and others know it.
+
+        When a gateway becomes active, others that have not read this yet still do what is its part
+        now. They say in their signs of life to where they have read.
+        """
+        return self.is_known_alive and not self._awaited
 
     @property
     def is_known_alive(self) -> bool:
@@ -113,8 +131,9 @@ class RegistryMember:
             if self._has_left or self._writer is None:
                 return self.registry
             now_ms = self._clock.monotonic_ms()
-            was_alive = self.is_known_alive
-            self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms)
+            seen = self._log.replayed_offset
+            self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms, seen)
+            was_alive = self.is_known_alive  # others have seen this sign in time
             shown_ms = self._writer.shown_ms
             self._log.replay()
             own = self._log.state.incarnation(self.gateway.incarnation_id)
@@ -126,16 +145,54 @@ class RegistryMember:
                     self.gateway.gateway_id,
                 )
                 self.gateway = replace(self.gateway, incarnation_id=random_id(), is_active=False)
+                self.term += 1
                 self._register()
             else:
-                self.gateway = own
-                self._remove_silent()
-                self._activate_if_due(now_ms)
+                self._follow(own, now_ms)
+                if not was_alive or _ids(self._log.state) != _ids(self.registry):
+                    self.term += 1
                 self.registry = self._log.state
                 self._confirmed_ms = shown_ms if was_alive else self._shown_ms
                 self._shown_ms = shown_ms
-            self.registry = self._log.state
+            self._writer.beat_if_due(
+                self.gateway.heartbeat_name,
+                self._clock.monotonic_ms(),
+                self._log.replayed_offset,
+            )
             return self.registry
+
+    def _follow(self, own: RegisteredGateway, now_ms: float) -> None:
+        """Remove silent gateways, become active, and find out which others know it."""
+        was_active = self.gateway.is_active
+        self.gateway = own
+        self._remove_silent()
+        self._activate_if_due(now_ms)
+        if self.gateway.is_active and not was_active:
+            self._active_ms = self._clock.monotonic_ms()
+            self._active_offset = self._log.replayed_offset
+            incarnation_id = self.gateway.incarnation_id
+            self._awaited = {
+                each.incarnation_id: each
+                for each in self._log.state.active
+                if each.incarnation_id != incarnation_id
+            }
+        elif self._awaited:
+            self._await_others()
+
+    def _await_others(self) -> None:
+        """Forget those that know that this gateway is active, or do nothing any more."""
+        awaited = {
+            key: each
+            for key, each in self._awaited.items()
+            if self._log.state.incarnation(key) is not None
+            and self._heartbeats.seen(each.heartbeat_name) < self._active_offset
+        }
+        timeout_ms = max((each.session_timeout_ms for each in awaited.values()), default=0)
+        if self._clock.monotonic_ms() - self._active_ms >= timeout_ms:
+            awaited = {}  # whoever has read nothing for so long does nothing either
+        if not awaited:
+            _log.debug("%s: gateway %d coordinates", self._root, self.gateway.gateway_id)
+        self._awaited = awaited
 
     def leave(self) -> None:
         """Remove this gateway; others take its partitions and groups at once.
@@ -153,9 +210,10 @@ class RegistryMember:
 
     def _register(self) -> None:
         now_ms = self._joined_ms = self._clock.monotonic_ms()
+        self._awaited = {}
         wanted = replace(self.gateway, gateway_id=self._config.broker_id)
-        self.registry = self._log.commit(lambda registry: registry.register(wanted))
-        found = self.registry.incarnation(wanted.incarnation_id)
+        registry = self._log.commit(lambda registry: registry.register(wanted))
+        found = registry.incarnation(wanted.incarnation_id)
         self.gateway = found or wanted  # it may be removed already: then `tick` registers it again
         self._writer = HeartbeatWriter(
             self._heartbeats,
@@ -163,7 +221,8 @@ class RegistryMember:
             self._clock,
             self._config.broker_heartbeat_interval_ms,
         )
-        self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms)
+        self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms, self._log.replayed_offset)
+        self.registry = registry
         self._confirmed_ms = self._shown_ms = self._writer.shown_ms
         _log.info(
             "%s: gateway %d at %s:%d joined the registry",
@@ -179,18 +238,29 @@ class RegistryMember:
             for each in self._log.state.gateways
             if each.incarnation_id != self.gateway.incarnation_id
         }
-        timeout_ms = self._config.broker_session_timeout_ms
-        expired = self._monitor.expired_members(dict.fromkeys(others, timeout_ms))
+        # A gateway knows its own timeout, and not yet that of one that has just joined.
+        own_ms = self._config.broker_session_timeout_ms
+        expired = self._monitor.expired_members(
+            {name: max(own_ms, each.session_timeout_ms) for name, each in others.items()}
+        )
         if not expired:
             return
+        looked_ms = self._clock.monotonic_ms()
         ids = [others[name].incarnation_id for name in expired]
         _log.warning(
             "%s: gateways %s gave no sign of life for broker.session.timeout.ms, and are removed",
             self._root,
             ", ".join(f"{others[name].gateway_id}" for name in sorted(expired)),
         )
-        self._log.commit(lambda registry: registry.remove("expire", ids))
-        self._heartbeats.forget(expired)
+
+        def is_recent() -> bool:
+            """Return false if this process stood still since it looked: they may live again."""
+            passed_ms = self._clock.monotonic_ms() - looked_ms
+            return passed_ms < self._config.broker_heartbeat_interval_ms
+
+        self._log.commit(lambda registry: registry.remove("expire", ids) if is_recent() else None)
+        left = {each.heartbeat_name for each in self._log.state.gateways}
+        self._heartbeats.forget(expired - left)
 
     def _activate_if_due(self, now_ms: float) -> None:
         """Take partitions and groups after the time of trial, or at once if nobody else does."""
@@ -201,3 +271,8 @@ class RegistryMember:
             incarnation_id = self.gateway.incarnation_id
             self._log.commit(lambda registry: registry.activate(incarnation_id))
             self.gateway = self._log.state.incarnation(incarnation_id) or self.gateway
+
+
+def _ids(registry: GatewayRegistry) -> list[str]:
+    """Return the incarnations that get partitions and groups."""
+    return [each.incarnation_id for each in registry.active]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from spark_log.errors import SparkLogError
@@ -31,19 +32,21 @@ def _all_refused(request: Any, code: int, _: str) -> Any:
     return _response(request, lambda *_: code)
 
 
-API = Api(8, "OffsetCommit", 2, 10, error_response=_all_refused)
+API = Api(8, "OffsetCommit", 2, 10, error_response=_all_refused, needs_client=True)
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Commit the offsets of all partitions that exist, all of them or none."""
     if not request.group_id:
         return _all_refused(request, ErrorCode.INVALID_GROUP_ID, "")
-    member = request.member_id or context.client_id or ""
+    member, term = request.member_id or context.client_id or "", gateway.term
     async with gateway.commit_order.turn(request.group_id, member):
-        return await _commit_existing(gateway, context, request)
+        return await _commit_existing(gateway, context, request, term)
 
 
-async def _commit_existing(gateway: Gateway, context: RequestContext, request: Any) -> Any:
+async def _commit_existing(
+    gateway: Gateway, context: RequestContext, request: Any, term: int
+) -> Any:
     image = await gateway.run_blocking(gateway.cluster.image)
     by_id = context.api_version >= _TOPIC_ID_VERSION
     errors: dict[tuple[str, int], int] = {}
@@ -66,7 +69,7 @@ async def _commit_existing(gateway: Gateway, context: RequestContext, request: A
                 )
     code: int
     try:
-        code = await _commit(gateway, request, context.api_version, offsets)
+        code = await _commit(gateway, request, context.api_version, offsets, term)
     except SparkLogError as error:
         code = error_code(error)
     if code in _REFUSED:
@@ -81,18 +84,20 @@ async def _commit(
     request: Any,
     version: int,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    term: int,
 ) -> GroupError:
     """Commit in the classic group, or that of the consumer protocol, that has this id."""
     group_id, member_id = request.group_id, request.member_id
     epoch = request.generation_id_or_member_epoch
     code = GroupError.UNKNOWN_MEMBER_ID
+    is_coordinator = partial(gateway.has_coordinated, term)
     if not gateway.consumer_groups.has_loaded(group_id):
         identity = MemberIdentity(member_id, request.group_instance_id)
-        code = await gateway.groups.commit(group_id, identity, epoch, offsets)
+        code = await gateway.groups.commit(group_id, identity, epoch, offsets, is_coordinator)
     if code is not GroupError.UNKNOWN_MEMBER_ID or not member_id:
         return code
     code = await gateway.consumer_groups.commit(
-        group_id, member_id, request.group_instance_id, epoch, offsets
+        group_id, member_id, request.group_instance_id, epoch, offsets, is_coordinator
     )
     if code is GroupError.GROUP_ID_NOT_FOUND:
         return GroupError.UNKNOWN_MEMBER_ID

@@ -26,7 +26,7 @@ def _failed(request: Any, code: int, message: str) -> Any:
     return _response(request, lambda *_: code)
 
 
-API = Api(28, "TxnOffsetCommit", 0, 5, error_response=_failed)
+API = Api(28, "TxnOffsetCommit", 0, 5, error_response=_failed, needs_client=True)
 
 _FIRST_THAT_ADDS = 5
 """The first version of KIP-890's second protocol: this request registers the group in the
@@ -37,6 +37,16 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """Keep the offsets in the transaction, all of them or none; its end commits them."""
     if not request.group_id:
         return _failed(request, ErrorCode.INVALID_GROUP_ID, "")
+    term = gateway.term
+
+    def check() -> None:
+        """Keep no offsets that are older than those that the client sent elsewhere since."""
+        if not gateway.has_coordinated(term, request.group_id):
+            raise CommitFailedError(
+                f"offsets of group {request.group_id!r} were not kept: another gateway may "
+                f"coordinate it"
+            )
+
     image = await gateway.image()
     offsets: list[TransactionOffset] = []
     refused: dict[tuple[str, int], int] = {}
@@ -62,9 +72,11 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                     request.group_instance_id,
                 ),
                 offsets,
+                check,
             )
         except CommitFailedError:
-            code = ErrorCode.ILLEGAL_GENERATION
+            is_here = gateway.has_coordinated(term, request.group_id)
+            code = ErrorCode.ILLEGAL_GENERATION if is_here else ErrorCode.NOT_COORDINATOR
         except SparkLogError as error:
             code = coordinator_error(error)
             if is_kept:

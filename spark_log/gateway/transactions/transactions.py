@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -55,6 +55,7 @@ class Transactions:
         transactional_id: str | None,
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None = None,
+        check: Callable[[], None] | None = None,
     ) -> ProducerIdAndEpoch:
         """Return a new producer, or a new epoch of the one that a transactional id has.
 
@@ -62,6 +63,7 @@ class Transactions:
             transactional_id: the transactional id; None for an idempotent producer without one.
             timeout_ms: ``transaction.timeout.ms``.
             expected: the only producer that may continue (KIP-360); None for any.
+            check: called with each decision about a transactional id; raises to change nothing.
 
         Raises:
             ProducerFencedError: another process has taken over from the expected producer.
@@ -71,7 +73,7 @@ class Transactions:
         if transactional_id is None:
             return ProducerIdAndEpoch(random_producer_id(), 0)
         with self._coordinator(transactional_id) as coordinator:
-            return coordinator.initialize(timeout_ms, expected)
+            return coordinator.initialize(timeout_ms, expected, check)
 
     def add_partitions(
         self,
@@ -98,6 +100,7 @@ class Transactions:
         producer: ProducerIdAndEpoch,
         member: ConsumerGroupMetadata,
         offsets: Sequence[TransactionOffset],
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Keep offsets of one group, which the end of the transaction commits.
 
@@ -110,6 +113,7 @@ class Transactions:
             member: the group, and the member that has read the records; -1 and an empty member id
                 without membership.
             offsets: the offsets of the group.
+            check: called before they are kept; raises if they may be older than others.
 
         Raises:
             CommitFailedError: the member has left or was replaced, or its generation has passed.
@@ -121,7 +125,7 @@ class Transactions:
         """
         with self._coordinator(transactional_id) as coordinator:
             coordinator.register(producer, groups={each.group_id for each in offsets})
-            self._send_offsets(coordinator, producer, member, offsets)
+            self._send_offsets(coordinator, producer, member, offsets, check)
 
     def _send_offsets(
         self,
@@ -129,11 +133,12 @@ class Transactions:
         producer: ProducerIdAndEpoch,
         member: ConsumerGroupMetadata,
         offsets: Sequence[TransactionOffset],
+        check: Callable[[], None] | None,
     ) -> None:
         partitions = [TopicPartition(each.topic, each.partition) for each in offsets]
         # The group refuses a member that it has lost before any offset is kept.
         self._offsets.send(coordinator.state, producer, member, partitions)
-        coordinator.send_offsets(producer, offsets)
+        coordinator.send_offsets(producer, offsets, check)
 
     def end(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_committed: bool
@@ -191,6 +196,7 @@ class Transactions:
         client: ProducerIdAndEpoch,
         member: ConsumerGroupMetadata,
         offsets: Sequence[TransactionOffset],
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Keep offsets as `send_offsets` does; the client has added their group before.
 
@@ -201,7 +207,7 @@ class Transactions:
         groups = {each.group_id for each in offsets}
         with self._coordinator(transactional_id) as coordinator:
             present = coordinator.verify_kept(client, groups=groups, is_recent=True)
-            self._send_offsets(coordinator, present.producer, member, offsets)
+            self._send_offsets(coordinator, present.producer, member, offsets, check)
 
     def end_kept(
         self,

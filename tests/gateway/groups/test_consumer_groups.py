@@ -232,6 +232,11 @@ def test_a_gateway_that_clients_are_not_sent_to_commits_nothing(cluster, gateway
         turns = [True, False]  # it stands still after it has accepted the request
         gateway.groups._is_coordinator = lambda _: turns.pop(0)  # noqa: SLF001
         assert await commit(gateway, 5) is GroupError.COORDINATOR_NOT_AVAILABLE
+        gateway.groups._is_coordinator = lambda _: True  # noqa: SLF001
+        late = await gateway.groups.commit(
+            "g", a.name, None, a.epoch, {t0: OffsetAndMetadata(5)}, lambda _: False
+        )
+        assert late is GroupError.COORDINATOR_NOT_AVAILABLE  # it has the group again, since when?
         assert OffsetsTable(cluster).fetch("g")[t0].offset == 7
 
     asyncio.run(run())
@@ -246,6 +251,47 @@ def test_new_partitions_are_found(cluster, gateway, clients):
         await a.heartbeat(gateway)
         assert len(a.owned) == 6
         assert gateway.timer("check") is not None
+
+    asyncio.run(run())
+
+
+def test_a_member_releases_nothing_before_it_has_learned_what_it_has(gateway, clients):
+    """librdkafka says everything again while it takes partitions, and names those of before."""
+
+    async def run():
+        a, b, _ = clients
+        everything = {"rebalance_timeout_ms": 60_000, "topics": ("t",)}
+        assert await a.heartbeat(gateway) == "NONE"  # its callback has not taken them yet
+        taken, a.owned = a.owned, {}
+        assert await b.heartbeat(gateway) == "NONE"
+        assert await a.heartbeat(gateway, **everything) == "NONE"
+        a.owned = taken
+        await b.heartbeat(gateway)
+        assert not b.owned
+        assert await a.commit(gateway, PARTITIONS - 1) == "NONE"
+        await a.heartbeat(gateway)  # names all, and is told to revoke
+        await b.heartbeat(gateway)
+        assert not b.owned
+        await a.heartbeat(gateway, **everything)  # releases, if it has not learned more meanwhile
+        await b.heartbeat(gateway)
+        assert not b.owned
+        without_news = ConsumerHeartbeat(Member("a"), a.epoch)
+        assert (await gateway.groups.heartbeat("g", without_news)).error is GroupError.NONE
+        await b.heartbeat(gateway)
+        assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+def test_a_member_commits_nothing_that_another_member_has(gateway, clients):
+    async def run():
+        a, b, _ = clients
+        await settle(gateway, a, b)
+        (foreign, *_) = b.owned
+        assert await b.commit(gateway, foreign, 5) == "NONE"
+        a.owned[foreign] = 0  # it knows its epoch, and has not given up what it had before
+        assert await a.commit(gateway, foreign) == "STALE_MEMBER_EPOCH"
+        assert await b.commit(gateway, foreign) == "NONE"
 
     asyncio.run(run())
 

@@ -1,5 +1,8 @@
 """The registry of gateways: who is in it, who takes part, and where clients are directed."""
 
+import random
+from itertools import count
+
 import pytest
 
 from spark_log.cluster import Cluster
@@ -105,6 +108,209 @@ def test_a_gateway_that_was_paused_knows_that_others_may_do_its_work(root, clock
     assert first.is_known_alive
     first.leave()
     assert not first.is_known_alive
+
+
+def test_a_late_sign_of_life_does_not_count(root, clock):
+    first = member(root, 1)
+    first.join()
+    clock.advance_ms(TIMEOUT_MS - 1)
+    store = HookedStore(root.store)
+    first._heartbeats.store = store  # noqa: SLF001 - its put takes a time
+
+    def put(path, call):
+        clock.advance_ms(INTERVAL_MS)
+        return call()
+
+    store.once("put", put)
+    first.tick()
+    assert not first.is_known_alive  # another gateway may have looked before it
+    first.tick()
+    assert first.is_known_alive
+
+
+def test_a_gateway_coordinates_when_the_others_know_that_it_is_active(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    assert first.may_coordinate  # it was the first one
+    pass_time(clock, DELAY_MS - 1_000, first, second)
+    term = first.term
+    clock.advance_ms(1_000)
+    assert ids(second.tick()) == [(1_001, True), (1_002, True)]
+    for _ in range(2):
+        assert not second.may_coordinate
+        assert ids(first.registry) == [(1_001, True), (1_002, False)]  # it has not read it
+        second.tick()
+    first.tick()
+    assert first.term > term  # what it has accepted before may be late
+    assert not second.may_coordinate
+    second.tick()
+    assert second.may_coordinate
+    assert first.may_coordinate
+
+
+def test_a_gateway_does_not_wait_for_others_that_have_gone_or_stand_still(root, clock):
+    first, second, third = (member(root, port) for port in (1, 2, 3))
+    first.join()
+    second.join()
+    pass_time(clock, DELAY_MS, second, first)
+    assert not second.may_coordinate
+    first.leave()
+    second.tick()
+    assert second.may_coordinate
+    third.join()
+    pass_time(clock, DELAY_MS, second, third)
+    third.tick()  # the second one stands still, before it has read that the third one is active
+    assert ids(third.registry) == [(1_001, True), (1_002, True)]  # it has the id of the first one
+    assert not third.may_coordinate
+    pass_time(clock, TIMEOUT_MS - 1_000, third)
+    assert not third.may_coordinate
+    pass_time(clock, 1_000, third)
+    assert third.may_coordinate
+    assert not second.is_known_alive
+
+
+def test_a_gateway_waits_for_one_that_does_not_say_what_it_has_read(root, clock):
+    """Gateways of earlier releases do not."""
+    first, second = member(root, 1), member(root, 2)
+    beat = first._heartbeats.beat  # noqa: SLF001
+    first._heartbeats.beat = lambda name, count, join=None, seen=None: beat(  # noqa: SLF001
+        name, count
+    )
+    first.join()
+    second.join()
+    pass_time(clock, DELAY_MS, first, second)
+    pass_time(clock, TIMEOUT_MS - 1_000, first, second)
+    assert not second.may_coordinate
+    pass_time(clock, 1_000, first, second)
+    assert second.may_coordinate
+    assert len(first.registry.gateways) == 2
+
+
+def test_a_gateway_that_stood_still_after_it_looked_removes_nobody(root, clock):
+    first, second = member(root, 1), member(root, 2)
+    first.join()
+    second.join()
+    pass_time(clock, TIMEOUT_MS, first)
+    first.tick()
+    assert len(first.registry.gateways) == 2
+    look = first._monitor.expired_members  # noqa: SLF001
+
+    def stands_still(timeouts_ms):
+        found = look(timeouts_ms)
+        store = HookedStore(root.store)
+        first._log = GatewayRegistryLog(store, "registry", clock)  # noqa: SLF001
+
+        def pause(path, call):
+            clock.advance_ms(INTERVAL_MS)
+            return call()
+
+        store.once("list", pause)
+        return found
+
+    first._monitor.expired_members = stands_still  # noqa: SLF001
+    clock.advance_ms(1_000)
+    assert len(first.tick().gateways) == 2
+    first._monitor.expired_members = look  # noqa: SLF001
+    clock.advance_ms(1_000)
+    assert len(first.tick().gateways) == 1
+
+
+def test_a_gateway_is_removed_after_its_own_timeout(root, clock):
+    first, second = member(root, 1), member(root, 2, **{"broker.session.timeout.ms": 5_000})
+    first.join()
+    second.join()
+    pass_time(clock, TIMEOUT_MS - 1_000, second)
+    assert len(second.registry.gateways) == 2
+    pass_time(clock, 2_000, second)
+    assert len(second.registry.gateways) == 1
+
+
+class ClaimedGroups:
+    """Gateways that come, go, stand still in the middle of a tick, and coordinate groups.
+
+    Attributes:
+        moves: the number of times that a group had another coordinator than before.
+    """
+
+    def __init__(self, root, clock, seed):
+        self.moves = 0
+        self._root, self._clock, self._random = root, clock, random.Random(seed)
+        self._members, self._busy = [], []
+        self._ports = count(1)
+        self._owners = {}
+
+    def run(self, steps):
+        for _ in range(steps):
+            self._step()
+
+    def _step(self):
+        self._clock.advance_ms(self._random.choice((10, 200, 500)))
+        self._check()
+        idle = [each for each in self._members if each not in self._busy]
+        chance = self._random.random()
+        if len(self._members) < 4 and chance < 0.05:
+            idle.append(self._new())
+        elif len(self._members) > 1 and chance < 0.06 and idle:
+            gone = self._random.choice(idle)
+            if self._random.random() < 0.5:
+                gone.leave()
+            self._members.remove(gone)
+            idle.remove(gone)
+        for each in idle:
+            if self._random.random() < 0.4:
+                self._busy.append(each)
+                each.tick()
+                self._busy.remove(each)
+                self._check()
+
+    def _new(self):
+        found = member(
+            self._root,
+            next(self._ports),
+            **{
+                "broker.session.timeout.ms": self._random.choice((3_000, 5_000)),
+                "broker.heartbeat.interval.ms": 400,
+                "broker.join.delay.ms": 500,
+            },
+        )
+        found.join()
+        store = HookedStore(self._root.store)
+        found._heartbeats.store = store  # noqa: SLF001 - its ticks stand still there
+        for operation in ("put", "open_buffer"):
+            store.on(operation, self._stand_still)
+        self._members.append(found)
+        return found
+
+    def _stand_still(self, _, call):
+        self._pause()
+        answer = call()
+        self._pause()
+        return answer
+
+    def _pause(self):
+        if self._random.random() < 0.02 and len(self._busy) < 3:
+            self.run(self._random.choice((3, 30)))
+
+    def _check(self):
+        for name in "abcdef":
+            owners = [each for each in self._members if self._coordinates(each, name)]
+            assert len(owners) <= 1, (name, owners)
+            if owners and self._owners.get(name) is not owners[0]:
+                self._owners[name], self.moves = owners[0], self.moves + 1
+
+    def _coordinates(self, each, name):
+        if not (each.may_coordinate and each.gateway.is_active):
+            return False
+        found = coordinator(each.registry.active or (each.gateway,), "group", name)
+        return found.incarnation_id == each.gateway.incarnation_id
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_at_each_moment_one_gateway_at_most_coordinates_a_group(root, clock, seed):
+    groups = ClaimedGroups(root, clock, seed)
+    groups.run(400)
+    assert groups.moves > 20
 
 
 def test_a_restarted_gateway_takes_its_own_place_and_nothing_moves(root, clock):

@@ -1,5 +1,7 @@
 """Groups of the consumer protocol (KIP-848): each request, and two gateways of one group."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from spark_log import Admin, Consumer, NewTopic
@@ -8,6 +10,7 @@ from spark_log.gateway.groups import GroupError
 from spark_log.gateway.protocol import message_class
 from spark_log.types import TopicPartition
 from tests.gateway.support import running_gateway
+from tests.waiting import wait_until
 
 _Heartbeat = message_class("ConsumerGroupHeartbeatRequest")
 _Commit = message_class("OffsetCommitRequest")
@@ -316,6 +319,23 @@ def test_groups_are_listed_and_described_with_their_type(gateway, member, client
     assert (assigned.topic_name, assigned.partitions) == ("t", [0, 1, 2, 3])
     (classic,) = client.ask("DescribeGroups", 6, groups=["g"]).groups
     assert classic.error_code == GroupError.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_commit_is_refused_if_others_may_have_committed_since_it_arrived(
+    gateway, member, is_late
+):
+    first = member("a")
+    first.join()
+    handlers = gateway.server.gateway
+    turn = handlers.commit_order.turn("g", "a")
+    gateway.run(turn.acquire())  # an earlier commit of the member is not done
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(first.commit, 5)
+        wait_until(lambda: gateway.call(lambda: bool(turn._waiters)))  # noqa: SLF001
+        handlers._member.term += is_late  # noqa: SLF001
+        gateway.call(turn.release)
+        assert answer.result() == ("COORDINATOR_NOT_AVAILABLE" if is_late else "NONE")
 
 
 @pytest.mark.usefixtures("two_coordinators")

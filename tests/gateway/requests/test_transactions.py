@@ -51,6 +51,19 @@ def test_a_transactional_id_keeps_its_producer_and_a_new_process_fences_the_old_
     assert (third.error_code, third.producer_epoch) == (0, 2)
 
 
+def test_a_late_request_fences_no_producer_and_keeps_no_offsets(client, root, gateway):
+    """Another gateway coordinated the group and the transactional id since it arrived."""
+    found = init(client)
+    assert commit_offsets(client, found, {0: 7}) == [0]
+    handlers = gateway.server.gateway
+    has_coordinated, handlers.has_coordinated = handlers.has_coordinated, lambda *_: False
+    assert init(client).error_code == ErrorCode.NOT_COORDINATOR
+    assert commit_offsets(client, found, {0: 5}) == [ErrorCode.NOT_COORDINATOR]
+    handlers.has_coordinated = has_coordinated
+    assert end(client, found, True).error_code == 0
+    assert committed(root) == {0: (7, "at 7")}
+
+
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

@@ -49,6 +49,10 @@ class ConsumerClient:
         self._world = world
         self._connection = Connection(world, gateways, world.profile.stray)
         self._assigned: set[TopicPartition] = set()
+        # As with librdkafka, callbacks and requests for metadata come before it reads: meanwhile it
+        # sends heartbeats, and later answers wait.
+        self._taking: set[TopicPartition] = set()
+        self._takes_after = 0  # heartbeats
         self._told: frozenset[TopicPartition] | None = None
 
     def run(self) -> None:
@@ -79,6 +83,7 @@ class ConsumerClient:
         self.reader.epoch = JOIN_EPOCH
         self.reader.reading.clear()
         self._assigned.clear()
+        self._taking.clear()
         self._told = None
 
     # --- heartbeats ------------------------------------------------------------------------------
@@ -104,6 +109,7 @@ class ConsumerClient:
             self._begin_anew()
         else:
             self._told = None  # the gateway may know less or more: say everything
+        self._take_if_due()
 
     def _ask(self, epoch: int, **fields: Any) -> ConsumerHeartbeatAnswer | None:
         member = Member(self.reader.member_id, self._instance_id, self.name)
@@ -132,14 +138,29 @@ class ConsumerClient:
                 for topic_id, numbers in answer.assignment.items()
                 for number in numbers
             }
+        if not self._taking:
+            self._reconcile()
+
+    def _reconcile(self) -> None:
+        """Give up what it has no more, and take the rest, at once or some heartbeats later."""
+        world, reader = self._world, self.reader
         if revoked := sorted(reader.reading.keys() - self._assigned):
             if world.scheduler.random.random() < 0.7:
                 self._commit(revoked)
             for partition in revoked:
                 reader.reading.pop(partition, None)
             world.scheduler.note(f"revokes {', '.join(map(str, revoked))}")
-        if wanted := sorted(self._assigned - reader.reading.keys()):
-            self._begin(wanted)
+        if wanted := self._assigned - reader.reading.keys():
+            self._taking, self._takes_after = wanted, 0
+            if world.scheduler.random.random() < 0.2:
+                self._takes_after = world.scheduler.random.randrange(1, 4)
+
+    def _take_if_due(self) -> None:
+        """Begin what it was told to take, also if a later answer does not have it any more."""
+        if self._taking and not self._takes_after:
+            taking, self._taking = self._taking, set()
+            self._begin(sorted(taking))
+        self._takes_after = max(0, self._takes_after - 1)
 
     def _begin(self, partitions: list[TopicPartition]) -> None:
         """Begin to read at the committed offsets, if the gateway knows the member."""

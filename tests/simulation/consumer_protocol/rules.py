@@ -117,6 +117,11 @@ def _has_released(revoking: frozenset[TopicPartition], owned: object) -> bool:
     return bool(revoking)
 
 
+def _counts_at_once(request: object) -> bool:
+    """Take what a member says for what it has, though it may not know yet what it has."""
+    return False
+
+
 def _may_commit(members: ConsumerGroup, member_id: str, epoch: int, generation: int) -> bool:
     """Accept each epoch of a member."""
     return member_id in members.members
@@ -152,6 +157,9 @@ CONSUMER_PROTOCOL_RULES: dict[str, ConsumerProtocolVariant] = {
     ),
     "a partition is released by a member that does not name it": ConsumerProtocolVariant(
         patches=((consumer_groups, "has_released", _has_released),)
+    ),
+    "a release with everything else is confirmed": ConsumerProtocolVariant(
+        patches=((consumer_groups, "may_be_earlier", _counts_at_once),)
     ),
     "a commit with an older epoch of the member is refused": ConsumerProtocolVariant(
         patches=((ConsumerGroup, "may_commit", _may_commit),)

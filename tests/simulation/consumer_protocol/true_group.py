@@ -178,6 +178,8 @@ class TrueConsumerGroup(TrueGroup):
                     f"{reader.member_id} begins {partition} at {offset}, but "
                     f"{self._committed_offset(place)} is committed"
                 )
+        elif owner is not None and self._is_member(reader) and not reader.has_late_request:
+            raise ViolationError(f"{reader.member_id} begins {partition}, which {owner} has")
         elif (
             holder is not None
             and holder.member_id == owner != reader.member_id

@@ -50,8 +50,9 @@ class _CommitsAtOnce(Transactions):
         producer: ProducerIdAndEpoch,
         member: ConsumerGroupMetadata,
         offsets: Sequence[TransactionOffset],
+        check: Callable[[], None] | None = None,
     ) -> None:
-        super().send_offsets(transactional_id, producer, member, offsets)
+        super().send_offsets(transactional_id, producer, member, offsets, check)
         _commit_now(self._cluster, member, offsets)
 
 
