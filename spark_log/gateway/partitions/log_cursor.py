@@ -56,6 +56,8 @@ class LogCursor:
         next_offset: the offset that the next read begins at.
         isolation_level: ``read_committed`` ends at the last stable offset, and leaves out aborted
             batches.
+        is_at_end: whether the log ended at `next_offset` when the last read ended. A read may also
+            end inside of a segment: at its limit of bytes, or where an open transaction begins.
     """
 
     def __init__(self, log: PartitionLog, offset: int, isolation_level: IsolationLevel) -> None:
@@ -68,6 +70,7 @@ class LogCursor:
         """
         self.next_offset = offset
         self.isolation_level = isolation_level
+        self.is_at_end = False
         self._log = log
         self._stream: Iterator[tuple[LogBatch | None, int]] | None = None
         self._batch: LogBatch | None = None
@@ -88,6 +91,7 @@ class LogCursor:
             CorruptRecordError: a segment is damaged.
             StorageError: the log cannot be read.
         """
+        self.is_at_end = False
         done, size_bytes = self.next_offset, 0  # offsets before `done` are in the batches
         parts: list[bytes | bytearray] = []
         pending: _Piece | None = None
@@ -131,6 +135,8 @@ class LogCursor:
         found = next(self._stream, None)
         if found is None:
             self._stream = None
+            is_committed = self.isolation_level == "read_committed"
+            self.is_at_end = not is_committed or self._log.blocking_transaction is None
             return False
         batch, following = found
         self._is_after_marker = batch is not None and batch.is_control

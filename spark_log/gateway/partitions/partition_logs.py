@@ -34,7 +34,8 @@ class Appended:
 
     Attributes:
         base_offset: the first offset that was put; -1 if nothing was put.
-        end_offset: the offset after the last one that was put or found.
+        end_offset: the offset after the last one that was put; if nothing was put, after the last
+            one that was found, which may lie inside of a segment.
         is_transactional: whether a batch of a transaction was put.
         batches: the batches that were put, for readers; none if the log has other bytes.
         is_replicated: whether readers see them: all in-sync replicas have them.
@@ -132,7 +133,7 @@ class PartitionLogs:
         base_offset = min(result.base_offset for _, result in put)
         appended = Appended(
             base_offset,
-            end_offset,
+            max(result.last_offset for _, result in put) + 1,
             any(each.transactional_id is not None for each, _ in put),
             self._cached(put),
             is_replicated,
@@ -238,15 +239,18 @@ class PartitionLogs:
 
     def read(
         self, offset: int, max_bytes: int, isolation_level: IsolationLevel, known_end: int
-    ) -> tuple[list[bytes | bytearray], int]:
-        """Return Kafka's batches from an offset on, and the offset after them.
+    ) -> tuple[list[bytes | bytearray], int, bool]:
+        """Return Kafka's batches from an offset on.
 
         Args:
             offset: the first offset.
             max_bytes: the largest size of all batches; there is at least one record, of any size.
             isolation_level: ``read_committed`` ends at the last stable offset.
-            known_end: the known end of the log. If the read gets past it, the end is watched from
-                there on.
+            known_end: the known end of the log. If the read comes to a later one, that is watched
+                from now on.
+
+        Returns:
+            The batches, the offset after them, and whether the log ends there.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -258,7 +262,7 @@ class PartitionLogs:
         if cursor is None:
             cursor = LogCursor(self._open_log(), offset, isolation_level)
         parts = cursor.read(max_bytes)  # after an error the cursor is dropped
-        if cursor.next_offset > known_end:
+        if cursor.is_at_end and cursor.next_offset > known_end:
             with self._tail_lock:
                 if self._tail is not None:
                     self._tail.on_appended(known_end, cursor.next_offset)
@@ -266,4 +270,4 @@ class PartitionLogs:
             self._cursors[cursor.next_offset, isolation_level] = cursor
             while len(self._cursors) > MAX_CURSORS:
                 self._cursors.popitem(last=False)
-        return parts, cursor.next_offset
+        return parts, cursor.next_offset, cursor.is_at_end
