@@ -26,6 +26,8 @@ _SKIP_BYTES = HEADER_BYTES + 21
 
 _MAX_OFFSET_DELTA = 2**31 - 1
 
+_NO_OFFSETS, _NO_ROWS = np.empty(0, np.int64), np.zeros(1, np.int64)
+
 
 @dataclass(slots=True)
 class _Piece:
@@ -74,11 +76,18 @@ class LogCursor:
         self._log = log
         self._stream: Iterator[tuple[LogBatch | None, int]] | None = None
         self._batch: LogBatch | None = None
-        self._offsets = np.empty(0, np.int64)
+        self._offsets = _NO_OFFSETS
         self._is_after_marker = False
         self._row = 0
-        self._ends_bytes = np.zeros(1, np.int64)  # the size of all rows before each row
+        self._ends_bytes = _NO_ROWS  # the size of all rows before each row
         self._following = offset
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the records that were read from the log, and not all returned yet."""
+        if self._batch is None:
+            return 0
+        return int(self._batch.records.nbytes + self._offsets.nbytes + self._ends_bytes.nbytes)
 
     def read(self, max_bytes: int) -> list[bytes | bytearray]:
         """Return the next batches; none at the log's end.
@@ -169,6 +178,7 @@ class LogCursor:
             self.next_offset = int(self._offsets[self._row])
         else:
             self._batch, self.next_offset = None, self._following
+            self._offsets, self._ends_bytes = _NO_OFFSETS, _NO_ROWS
         return piece
 
 

@@ -123,6 +123,12 @@ class GatewayPartition:
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
 
+    def close(self) -> None:
+        """Free the memory of a partition whose topic was deleted; fetches that wait answer so."""
+        self._cache.clear()
+        self.logs.close()
+        self._wake()
+
     # --- appends ---------------------------------------------------------------------------------
 
     def append(self, produced: ProducedBatch) -> asyncio.Future[ProduceResult]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from spark_log.config import TopicConfig
 from spark_log.consumer import Resolve
 from spark_log.errors import InvalidProducerEpochError, SparkLogError
 from spark_log.gateway.partitions.log_cursor import LogCursor
+from spark_log.gateway.partitions.log_cursors import LogCursors
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
 from spark_log.gateway.partitions.tail_cache import CachedBatch
 from spark_log.gateway.record_batches import with_base_offset
@@ -23,9 +23,6 @@ _Answer = TypeVar("_Answer")
 
 _ALL: Final = -1
 """``acks``: an append has ended when all in-sync replicas have it."""
-
-MAX_CURSORS: Final = 8
-"""Reads of one partition that are kept open between two fetches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +59,7 @@ class PartitionLogs:
         config: TopicConfig,
         *,
         merges: MergeThread,
+        cursors: LogCursors,
         max_uncompressed_bytes: int,
         resolve: Resolve,
     ) -> None:
@@ -71,6 +69,7 @@ class PartitionLogs:
             open_log: opens the partition's log; its argument ``merge_executor`` runs merges.
             config: the topic's settings.
             merges: the thread of the merges that appends make due.
+            cursors: the reads of all partitions that are kept open between two fetches.
             max_uncompressed_bytes: the largest size of the records of one append, without the
                 clients' compression.
             resolve: ends a transaction that blocks readers, if its producer is gone.
@@ -84,13 +83,18 @@ class PartitionLogs:
         self._appends: PartitionLog | None = None
         self._tail_lock = threading.Lock()
         self._tail: PartitionLog | None = None
-        self._cursors: OrderedDict[tuple[int, IsolationLevel], LogCursor] = OrderedDict()
-        self._cursor_lock = threading.Lock()
+        self._cursors = cursors
+        self._is_closed = False
 
     @property
     def is_compacted(self) -> bool:
         """Whether cleaners remove records of the topic that have a newer one with their key."""
         return "compact" in self._config.cleanup_policy
+
+    def close(self) -> None:
+        """Drop the reads that are kept open. A read that is under way ends as others do."""
+        self._is_closed = True
+        self._cursors.drop(self)
 
     # --- appends ---------------------------------------------------------------------------------
 
@@ -257,8 +261,7 @@ class PartitionLogs:
             CorruptRecordError: a segment is damaged.
             StorageError: the log cannot be read.
         """
-        with self._cursor_lock:
-            cursor = self._cursors.pop((offset, isolation_level), None)
+        cursor = self._cursors.take(self, offset, isolation_level)
         if cursor is None:
             cursor = LogCursor(self._open_log(), offset, isolation_level)
         parts = cursor.read(max_bytes)  # after an error the cursor is dropped
@@ -266,8 +269,6 @@ class PartitionLogs:
             with self._tail_lock:
                 if self._tail is not None:
                     self._tail.on_appended(known_end, cursor.next_offset)
-        with self._cursor_lock:
-            self._cursors[cursor.next_offset, isolation_level] = cursor
-            while len(self._cursors) > MAX_CURSORS:
-                self._cursors.popitem(last=False)
+        if not self._is_closed:
+            self._cursors.keep(self, cursor)
         return parts, cursor.next_offset, cursor.is_at_end

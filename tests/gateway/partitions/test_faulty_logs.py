@@ -19,6 +19,7 @@ from spark_log.errors import (
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.fetch_sessions import FetchSessions
 from spark_log.gateway.partitions import GatewayPartition, TailWatch
+from spark_log.gateway.partitions.log_cursors import LogCursors
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch
 from spark_log.gateway.partitions.tail_cache import CacheBudget
@@ -95,6 +96,7 @@ class Process:
             self._open_log,
             world.cluster.config,
             merges=FakeMerges(world),
+            cursors=LogCursors(world.random.choice((0, 1, 8))),
             max_uncompressed_bytes=1 << 30,
             resolve=lambda blocking, log: False,
         )
@@ -410,6 +412,7 @@ def test_a_duplicate_behind_what_was_put_does_not_end_the_log():
             lambda merge_executor: Log(),  # type: ignore[arg-type, return-value]
             world.cluster.config,
             merges=FakeMerges(world),  # type: ignore[arg-type]
+            cursors=LogCursors(),
             max_uncompressed_bytes=1 << 30,
             resolve=lambda blocking, log: False,
         )
