@@ -21,7 +21,7 @@ _Key = tuple[object, int, IsolationLevel]
 class LogCursors:
     """Keeps the reads that were used last. Safe to use from several threads.
 
-    The fetch that goes on where an earlier one ended finds its read; a read that had to make room
+    The fetch that continues where an earlier one ended finds its read; a read that had to make room
     is begun again, by a listing of its log.
     """
 
@@ -47,7 +47,7 @@ class LogCursors:
         return len(self._kept)
 
     def take(self, log: object, offset: int, isolation_level: IsolationLevel) -> LogCursor | None:
-        """Return the read of a log that goes on at an offset; nobody else gets it.
+        """Return the read of a log that continues at an offset; nobody else gets it.
 
         Args:
             log: the object that stands for the log.
