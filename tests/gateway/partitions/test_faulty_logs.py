@@ -95,7 +95,7 @@ class Process:
         logs = PartitionLogs(
             self._open_log,
             world.cluster.config,
-            merges=FakeMerges(world),
+            merges=FakeMerges(world),  # type: ignore[arg-type]
             cursors=LogCursors(world.random.choice((0, 1, 8))),
             max_uncompressed_bytes=1 << 30,
             resolve=lambda blocking, log: False,
@@ -148,7 +148,8 @@ class Process:
     async def fetch(self, offset, **options):
         """Return the answer of the partition to a fetch."""
         request = Fetch(**fetch_fields({0: offset}, max_wait_ms=500, **options))
-        response = await fetch_request.handle(self, self.context, request)
+        gateway: Any = self
+        response = await fetch_request.handle(gateway, self.context, request)
         return response.responses[0].partitions[0]
 
 
@@ -198,10 +199,10 @@ class World:
             min_cleanable_dirty_ratio=0,
             retention_ms=-1,
         )
-        self.cluster.clock = LoopClock()
+        self.cluster.clock = LoopClock()  # type: ignore[assignment]
         self.has_faults, self.is_over = True, False
         self.fault_rate = self.random.choice((0.0, 0.01, 0.1))
-        self.seen = Counter()
+        self.seen: Counter[str] = Counter()
         self.gateways = [Process(self, is_local=is_local) for _ in range(2)]
         self.number = 0
 

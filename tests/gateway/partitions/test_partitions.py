@@ -1,6 +1,7 @@
 """The metadata of requests: they go on in the order in which they came."""
 
 import asyncio
+from typing import Any
 
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
@@ -102,7 +103,7 @@ def test_partitions_of_deleted_topics_are_dropped_whoever_reads_the_metadata(tmp
 
         partitions = Partitions(cluster, GatewayConfig.parse({}), run)
         image = await partitions.refresh()
-        opened = {}
+        opened: dict[str, Any] = {}
         for name in ("gone", "kept"):
             opened[name] = partitions.get(image.topic(name), 0)
             await opened[name].fetch(0, 100, "read_uncommitted")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 from spark_log.errors import (
@@ -290,7 +291,7 @@ class LateGateway:
             if late:
                 transactional_id, request = late.pop(0)
                 gateway = self._gateway(transactional_id)
-                self._deliver("batch", gateway, lambda to=gateway, it=request: to.append(it))
+                self._deliver("batch", gateway, partial(gateway.append, request))
 
     def deliver_ends(self) -> None:
         """Deliver the ends of transactions, most of them in the client's next transaction."""
@@ -300,7 +301,7 @@ class LateGateway:
             if late:
                 transactional_id, request = late.pop(0)
                 gateway = self._gateway(transactional_id)
-                self._deliver("end", gateway, lambda to=gateway, it=request: _end(to, it))
+                self._deliver("end", gateway, partial(_end, gateway, request))
 
     def _gateway(self, transactional_id: str) -> Gateway:
         gateway = self._gateways.get(transactional_id)
