@@ -38,9 +38,7 @@ class LogCursors:
         self._max_held_bytes = max_held_bytes
         self._lock = threading.Lock()
         self._held_bytes = 0
-        self._kept: OrderedDict[_Key, tuple[LogCursor, int]] = (
-            OrderedDict()
-        )
+        self._kept: OrderedDict[_Key, tuple[LogCursor, int]] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of reads."""

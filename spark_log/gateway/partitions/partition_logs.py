@@ -232,7 +232,10 @@ class PartitionLogs:
         with self._tail_lock:
             if self._tail is None:
                 self._tail = self._open_log()
-            yield self._tail
+            try:
+                yield self._tail
+            finally:
+                self._tail.forget_last()  # records are read by other logs
 
     def call(self, look_up: Callable[[PartitionLog], _Answer]) -> _Answer:
         """Return what a function finds in the log."""

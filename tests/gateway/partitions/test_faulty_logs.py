@@ -1,6 +1,7 @@
 """Readers of partitions whose storage fails, or is slow: when it works again, they read on."""
 
 import asyncio
+import gc
 import random
 from collections import Counter
 from contextlib import nullcontext
@@ -25,7 +26,7 @@ from spark_log.gateway.partitions.produced_batch import ProducedBatch
 from spark_log.gateway.partitions.tail_cache import CacheBudget
 from spark_log.gateway.record_batches import BatchTarget, from_arrow
 from spark_log.gateway.requests import fetch as fetch_request
-from spark_log.log import LogAppendInfo, ProbeInterval
+from spark_log.log import LogAppendInfo, ProbeInterval, SegmentReader
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.util import SuppressedErrors
@@ -396,6 +397,25 @@ def test_an_offset_behind_the_known_end_is_looked_up_by_a_listing_that_begins_af
         await looking
 
     skipping_run(test())
+
+
+def test_a_watched_end_holds_no_segment():
+    async def test():
+        world = World(0, is_local=False)
+        world.has_faults = False
+        world.cluster.process().log.append(world.rows(5))
+        logs, before = world.gateways[0].partition.logs, open_segments()
+        for look_up in (logs.observe, logs.last_stable_offset):
+            look_up()
+            assert open_segments() == before
+        assert logs.ends_at(5), "the listing is kept"
+
+    skipping_run(test())
+
+
+def open_segments():
+    gc.collect()
+    return sum(isinstance(each, SegmentReader) for each in gc.get_objects())
 
 
 def test_a_duplicate_behind_what_was_put_does_not_end_the_log():
