@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 SEQUENCES: Final = 2**31
@@ -47,7 +47,7 @@ class ProducerAppend:
     producer_epoch: int
     base_sequence: int
     is_transactional: bool = False
-    continues: tuple[ProducerIdAndEpoch, ...] = ()
+    continues: tuple[ProducerIdAndEpoch, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError if a value does not fit the batch header."""

@@ -26,10 +26,7 @@ ADVICE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("bootstrap", "bootstrap_connected"), _NO_BROKERS),
     **dict.fromkeys(("api_versions", "get_broker_version_data"), _NO_VERSIONS),
     **dict.fromkeys(
-        (
-            *("create_acls", "delete_acls", "describe_acls"),
-            *("alter_user_scram_credentials", "describe_user_scram_credentials"),
-        ),
+        (*("create_acls", "delete_acls", "describe_acls"),),
         _NO_ACCESS_CONTROL,
     ),
     "alter_replica_log_dirs": _NO_LOG_DIRS,

@@ -27,7 +27,7 @@ JOBS = {
 }
 """A command line of each job that starts Spark, and so shows progress where it can. A controller
 shows none: it prints its decisions. A mirror needs Kafka."""
-WITHOUT = {"controller.py", "demo.py", "mirror.py"}
+WITHOUT = {"controller.py", "demo.py", "mirror.py", "serve.py"}
 
 TITLES = ["cleaned", "consumed", "produced", "replayed", "replicated", "reprocessed", "transformed"]
 END = "-- end of a job\n"

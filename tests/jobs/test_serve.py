@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -16,6 +17,7 @@ from spark_log.cluster import Cluster
 from spark_log.coordinator.gateways import read_gateways
 from spark_log.testing.servers.standalone import StandaloneCluster
 from spark_log.util import SYSTEM_CLOCK
+from tests.docs.blocks import block
 from tests.gateway.processes import free_port
 from tests.jobs.conftest import BIN, ENVIRONMENT, HOME
 
@@ -32,11 +34,14 @@ def root(tmp_path):
 class Job:
     """``spark-submit jobs/serve.py``, whose gateways are on ports from `port` on."""
 
-    def __init__(self, root, folder, master, gateways):
+    def __init__(self, root, folder, master):
         self.port = free_port()
-        options = ["--root", root, "--gateways", gateways, "--listen", f"127.0.0.1:{self.port}"]
+        line = block("docs/gateway.md", "jobs/serve.py").removeprefix("SPARK_CONF_DIR=conf ")
+        program, script, *options = shlex.split(line)
+        given = {".demo/log": root, "127.0.0.1:9092": f"127.0.0.1:{self.port}"}
         conf = ["--conf", "spark.executor.memory=512m", "--conf", "spark.executor.cores=1"]
-        command = [BIN / "spark-submit", "--master", master, *conf, HOME / "jobs/serve.py"]
+        command = [BIN / program, "--master", master, *conf, HOME / script]
+        options = [given.get(each, each) for each in options]
         self.log = folder / "serve.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
@@ -62,8 +67,8 @@ class Job:
 
 
 @contextmanager
-def serving(root, folder, master, gateways):
-    job = Job(root, folder, master, gateways)
+def serving(root, folder, master):
+    job = Job(root, folder, master)
     try:
         yield job
     finally:
@@ -86,7 +91,7 @@ def produce(address, values):
 def values_of(root, count):
     with Consumer(root, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition("t", 0)])
-        found: list[bytes | None] = []
+        found: list[object] = []
         while len(found) < count:
             records = consumer.poll(10_000)
             assert records, found[-1:]
@@ -100,7 +105,7 @@ def test_the_gateway_of_a_lost_executor_comes_back_in_another_one(root, tmp_path
     first, second = ([b"%d-%d" % (part, n) for n in range(500)] for part in range(2))
     with (
         StandaloneCluster(workers=2, memory="1g") as cluster,
-        serving(root, tmp_path, cluster.url, 2) as job,
+        serving(root, tmp_path, cluster.url) as job,
     ):
         before = [job.next_gateway() for _ in range(2)]
         assert sorted(each["port"] for each in before) == [job.port, job.port + 1]
@@ -119,8 +124,8 @@ def test_the_gateway_of_a_lost_executor_comes_back_in_another_one(root, tmp_path
 @pytest.mark.spark
 @pytest.mark.long
 def test_gateways_answer_what_they_have_received_when_the_job_is_stopped(root, tmp_path):
-    with serving(root, tmp_path, "local[2]", 1) as job:
-        address = f"127.0.0.1:{job.next_gateway()['port']}"
+    with serving(root, tmp_path, "local[2]") as job:
+        address = ",".join(f"127.0.0.1:{job.next_gateway()['port']}" for _ in range(2))
         assert produce(address, [b"one", b"two"]) == 2
         job.process.send_signal(signal.SIGTERM)
         job.process.wait(_PATIENCE_S)
