@@ -428,8 +428,8 @@ class PartitionLog:
     def forget_last(self) -> None:
         """Release the last segment that `observe` has kept for the next read; the listing stays.
 
-        For a log whose end is only watched (`tail_ends_at`). A small segment, on an object store one of
-        up to 1 MiB, is in memory as a whole.
+        For a log whose end is only watched (`tail_ends_at`). A small segment is in memory as a
+        whole, on an object store one of up to 1 MiB.
         """
         self.replica.forget_last()
 
