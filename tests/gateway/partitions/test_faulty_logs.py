@@ -347,7 +347,7 @@ def test_readers_come_to_the_end_when_the_faults_are_over(seed, is_local):
 @pytest.mark.long
 @pytest.mark.parametrize("is_local", [False, True])
 def test_readers_come_to_the_end_whatever_the_seed(is_local):
-    for seed in range(20, 100):
+    for seed in range(20, 60):
         assert not run_world(seed, is_local=is_local), seed
 
 
