@@ -234,6 +234,10 @@ class LocalLog:
         """
         return self._reader.observe() if keeps_for_next_read else self.files.observe()
 
+    def forget_last(self) -> None:
+        """Release the last segment that `observe` has kept for the next read; the listing stays."""
+        self._reader.forget_last()
+
     @property
     def reached_offset(self) -> int:
         """The highest offset up to which this object knows that the log can be read."""

@@ -425,6 +425,14 @@ class PartitionLog:
         """
         return self._reader.observe(keeps_for_next_read=keeps_for_next_read)
 
+    def forget_last(self) -> None:
+        """Release the last segment that `observe` has kept for the next read; the listing stays.
+
+        For a log whose end is only watched (`tail_ends_at`). A small segment is in memory as a
+        whole, on an object store one of up to 1 MiB.
+        """
+        self.replica.forget_last()
+
     def end_offset(
         self, view: LogView | None = None, *, isolation_level: IsolationLevel = "read_uncommitted"
     ) -> int:

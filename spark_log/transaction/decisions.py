@@ -281,7 +281,11 @@ def abort(
 
 
 def end_kept(
-    state: TransactionMetadata, client: ProducerIdAndEpoch, *, is_committed: bool
+    state: TransactionMetadata,
+    client: ProducerIdAndEpoch,
+    *,
+    is_committed: bool,
+    never_aborts_commits: bool = False,
 ) -> TransactionRecord | None:
     """Decide as a client that keeps its identity after the end (``EndTxn`` before version 5).
 
@@ -291,6 +295,9 @@ def end_kept(
         state: the present state.
         client: the identity that the client was given.
         is_committed: whether to commit.
+        never_aborts_commits: whether the client aborts no transaction whose commit it has asked
+            for. An abort after a commit then means its next transaction, of which no request has
+            arrived (protocol T19).
 
     Raises:
         ProducerFencedError: another owner has begun, or others have aborted the transaction.
@@ -301,7 +308,8 @@ def end_kept(
     if decision is not None and client in (decision.owner, decision.client):
         if state.client != client:
             raise _fenced(state, client)
-        if is_committed != state.is_committed:
+        is_unbegun = never_aborts_commits and not is_committed
+        if is_committed != state.is_committed and not is_unbegun:
             raise _invalid(state, "its end was decided otherwise")
         return None
     if is_committed:

@@ -105,7 +105,12 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         )
 
     def end_kept(
-        self, client: ProducerIdAndEpoch, *, is_committed: bool, known: int | None
+        self,
+        client: ProducerIdAndEpoch,
+        *,
+        is_committed: bool,
+        known: int | None,
+        never_aborts_commits: bool = False,
     ) -> int | None:
         """Decide as `commit` and `abort` do; the client keeps its identity.
 
@@ -115,6 +120,8 @@ class KeptIdentityCoordinator(TransactionCoordinator):
             known: the number of the transaction that earlier requests of the client's connection
                 belong to; None without one. No other ongoing transaction is decided: a request that
                 was late would decide the client's next transaction (protocol T19).
+            never_aborts_commits: whether the client aborts no transaction whose commit it has asked
+                for; see `decisions.end_kept`.
 
         Returns:
             None if it is decided; the number of the ongoing transaction if that is not known.
@@ -130,7 +137,12 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         def decide(state: TransactionMetadata) -> TransactionRecord | None:
             if state.is_ongoing and state.transaction != known:
                 raise _UnknownTransactionError
-            return decisions.end_kept(state, client, is_committed=is_committed)
+            return decisions.end_kept(
+                state,
+                client,
+                is_committed=is_committed,
+                never_aborts_commits=never_aborts_commits,
+            )
 
         try:
             self._change(decide)

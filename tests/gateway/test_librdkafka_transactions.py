@@ -3,7 +3,8 @@
 import pytest
 
 from spark_log import Admin, NewTopic, Producer, TopicPartition
-from spark_log.errors import ProducerFencedError
+from spark_log.errors import ProducerFencedError, StorageUnavailableError
+from spark_log.gateway.transactions import Transactions
 from tests.gateway.support import running_gateway
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
@@ -106,6 +107,26 @@ def test_another_gateway_continues_in_the_midst_of_a_transaction(root, gateway):
             assert state.transaction_state == "Ongoing"
         producer.commit_transaction(TIMEOUT_S)
         assert committed(other) == [b"a", b"b"]
+
+
+def test_a_transaction_of_which_no_request_has_arrived_is_aborted(gateway, root, monkeypatch):
+    producer = producer_of(
+        gateway, **{"transaction.timeout.ms": 1_000, "message.timeout.ms": 1_000}
+    )
+    transaction(producer, b"a")
+
+    def add(*arguments):
+        raise StorageUnavailableError("the storage is down")
+
+    with monkeypatch.context() as patch, running_gateway(root) as other:
+        patch.setattr(Transactions, "add_kept", add)
+        producer.begin_transaction()
+        producer.produce("t", b"b", partition=0)
+        assert producer.flush(TIMEOUT_S) == 0
+        producer.abort_transaction(TIMEOUT_S)
+        assert committed(other) == [b"a"]
+    transaction(producer, b"c")
+    assert committed(gateway) == [b"a", b"c"]
 
 
 def test_records_and_the_offsets_of_a_group_are_committed_together(gateway, root):

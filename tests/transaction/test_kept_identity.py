@@ -103,6 +103,24 @@ def test_an_end_may_be_repeated_but_not_changed(cluster, coordinator, is_committ
     assert coordinator.state.state == ("CompleteCommit" if is_committed else "CompleteAbort")
 
 
+def test_an_abort_after_a_commit_is_that_of_a_transaction_of_which_nothing_has_arrived(
+    cluster, coordinator
+):
+    client = coordinator.initialize(TIMEOUT_MS)
+    run(coordinator, client, cluster)
+    for known in (None, 1):
+        at = another(cluster)
+        aborted = at.end_kept(client, is_committed=False, known=known, never_aborts_commits=True)
+        assert aborted is None
+        assert at.state.state == "CompleteCommit"
+    run(coordinator, client, cluster, is_committed=False)
+    with pytest.raises(InvalidTxnStateError, match="decided otherwise"):
+        coordinator.end_kept(client, is_committed=True, known=2, never_aborts_commits=True)
+    coordinator.expire(coordinator.register_kept(client, [partition(cluster)]))
+    with pytest.raises(ProducerFencedError):
+        coordinator.end_kept(client, is_committed=False, known=3, never_aborts_commits=True)
+
+
 def test_nothing_is_committed_where_nothing_has_begun(coordinator):
     client = coordinator.initialize(TIMEOUT_MS)
     with pytest.raises(InvalidTxnStateError, match="no transaction has begun"):

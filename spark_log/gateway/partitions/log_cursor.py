@@ -26,6 +26,8 @@ _SKIP_BYTES = HEADER_BYTES + 21
 
 _MAX_OFFSET_DELTA = 2**31 - 1
 
+_NO_OFFSETS, _NO_ROWS = np.empty(0, np.int64), np.zeros(1, np.int64)
+
 
 @dataclass(slots=True)
 class _Piece:
@@ -56,6 +58,8 @@ class LogCursor:
         next_offset: the offset that the next read begins at.
         isolation_level: ``read_committed`` ends at the last stable offset, and leaves out aborted
             batches.
+        is_at_end: whether the log ended at `next_offset` when the last read ended. A read may also
+            end inside of a segment: at its limit of bytes, or where an open transaction begins.
     """
 
     def __init__(self, log: PartitionLog, offset: int, isolation_level: IsolationLevel) -> None:
@@ -68,14 +72,22 @@ class LogCursor:
         """
         self.next_offset = offset
         self.isolation_level = isolation_level
+        self.is_at_end = False
         self._log = log
         self._stream: Iterator[tuple[LogBatch | None, int]] | None = None
         self._batch: LogBatch | None = None
-        self._offsets = np.empty(0, np.int64)
+        self._offsets = _NO_OFFSETS
         self._is_after_marker = False
         self._row = 0
-        self._ends_bytes = np.zeros(1, np.int64)  # the size of all rows before each row
+        self._ends_bytes = _NO_ROWS  # the size of all rows before each row
         self._following = offset
+
+    @property
+    def held_bytes(self) -> int:
+        """The size of the records that were read from the log, and not all returned yet."""
+        if self._batch is None:
+            return 0
+        return int(self._batch.records.nbytes + self._offsets.nbytes + self._ends_bytes.nbytes)
 
     def read(self, max_bytes: int) -> list[bytes | bytearray]:
         """Return the next batches; none at the log's end.
@@ -88,6 +100,7 @@ class LogCursor:
             CorruptRecordError: a segment is damaged.
             StorageError: the log cannot be read.
         """
+        self.is_at_end = False
         done, size_bytes = self.next_offset, 0  # offsets before `done` are in the batches
         parts: list[bytes | bytearray] = []
         pending: _Piece | None = None
@@ -131,6 +144,8 @@ class LogCursor:
         found = next(self._stream, None)
         if found is None:
             self._stream = None
+            is_committed = self.isolation_level == "read_committed"
+            self.is_at_end = not is_committed or self._log.blocking_transaction is None
             return False
         batch, following = found
         self._is_after_marker = batch is not None and batch.is_control
@@ -163,6 +178,7 @@ class LogCursor:
             self.next_offset = int(self._offsets[self._row])
         else:
             self._batch, self.next_offset = None, self._following
+            self._offsets, self._ends_bytes = _NO_OFFSETS, _NO_ROWS
         return piece
 
 

@@ -123,6 +123,12 @@ class GatewayPartition:
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
 
+    def close(self) -> None:
+        """Free the memory of a partition whose topic was deleted; fetches that wait answer so."""
+        self._cache.clear()
+        self.logs.close()
+        self._wake()
+
     # --- appends ---------------------------------------------------------------------------------
 
     def append(self, produced: ProducedBatch) -> asyncio.Future[ProduceResult]:
@@ -227,7 +233,7 @@ class GatewayPartition:
 
     async def observe(self) -> None:
         """List the log, to know its start and its end; calls at the same time share one listing."""
-        if self._observing is None:
+        if self._observing is None or self._observing.done():
             self._observing = asyncio.ensure_future(self._observe())
             self._observing.add_done_callback(self._on_observed)
         await asyncio.shield(self._observing)
@@ -236,7 +242,8 @@ class GatewayPartition:
         self._on_view(await self._run_blocking(self.logs.observe))
 
     def _on_observed(self, future: asyncio.Future[None]) -> None:
-        self._observing = None
+        if self._observing is future:
+            self._observing = None
         if not future.cancelled():
             future.exception()  # those who wait raise it
 
@@ -253,8 +260,11 @@ class GatewayPartition:
         self._cache.drop_before(self.log_start_offset)
 
     async def refresh_end(self) -> None:
-        """Learn of the appends of others: one request if there are none."""
+        """Learn of the appends of others up to now: one request if there are none."""
         if self.end_offset < 0 or not await self._run_blocking(self.logs.ends_at, self.end_offset):
+            # A listing that is under way may have begun before the newest append.
+            if self._observing is not None:
+                await asyncio.wait([self._observing])
             await self.observe()
         self.on_checked()
 
@@ -406,14 +416,14 @@ class GatewayPartition:
         """Read the log, which shows the appends of others, and the last stable offset, too."""
         end_before, is_committed = self.end_offset, isolation_level == "read_committed"
         try:
-            parts, next_offset = await self._run_blocking(
+            parts, next_offset, is_at_end = await self._run_blocking(
                 self.logs.read, offset, max_bytes, isolation_level, end_before
             )
         except OffsetOutOfRangeError as error:
             self.log_start_offset = max(self.log_start_offset, error.log_start_offset)
             raise
         if next_offset > end_before:
-            self._may_have_grown = False
+            self._may_have_grown = not is_at_end
         elif self._may_have_grown and not parts:
             await self.observe()  # an open transaction hides the new end, or the listing is old
         self._move_end(next_offset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from spark_log.config import TopicConfig
 from spark_log.consumer import Resolve
 from spark_log.errors import InvalidProducerEpochError, SparkLogError
 from spark_log.gateway.partitions.log_cursor import LogCursor
+from spark_log.gateway.partitions.log_cursors import LogCursors
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
 from spark_log.gateway.partitions.tail_cache import CachedBatch
 from spark_log.gateway.record_batches import with_base_offset
@@ -24,9 +24,6 @@ _Answer = TypeVar("_Answer")
 _ALL: Final = -1
 """``acks``: an append has ended when all in-sync replicas have it."""
 
-MAX_CURSORS: Final = 8
-"""Reads of one partition that are kept open between two fetches."""
-
 
 @dataclass(frozen=True, slots=True)
 class Appended:
@@ -34,7 +31,8 @@ class Appended:
 
     Attributes:
         base_offset: the first offset that was put; -1 if nothing was put.
-        end_offset: the offset after the last one that was put or found.
+        end_offset: the offset after the last one that was put; if nothing was put, after the last
+            one that was found, which may lie inside of a segment.
         is_transactional: whether a batch of a transaction was put.
         batches: the batches that were put, for readers; none if the log has other bytes.
         is_replicated: whether readers see them: all in-sync replicas have them.
@@ -61,6 +59,7 @@ class PartitionLogs:
         config: TopicConfig,
         *,
         merges: MergeThread,
+        cursors: LogCursors,
         max_uncompressed_bytes: int,
         resolve: Resolve,
     ) -> None:
@@ -70,6 +69,7 @@ class PartitionLogs:
             open_log: opens the partition's log; its argument ``merge_executor`` runs merges.
             config: the topic's settings.
             merges: the thread of the merges that appends make due.
+            cursors: the reads of all partitions that are kept open between two fetches.
             max_uncompressed_bytes: the largest size of the records of one append, without the
                 clients' compression.
             resolve: ends a transaction that blocks readers, if its producer is gone.
@@ -83,13 +83,18 @@ class PartitionLogs:
         self._appends: PartitionLog | None = None
         self._tail_lock = threading.Lock()
         self._tail: PartitionLog | None = None
-        self._cursors: OrderedDict[tuple[int, IsolationLevel], LogCursor] = OrderedDict()
-        self._cursor_lock = threading.Lock()
+        self._cursors = cursors
+        self._is_closed = False
 
     @property
     def is_compacted(self) -> bool:
         """Whether cleaners remove records of the topic that have a newer one with their key."""
         return "compact" in self._config.cleanup_policy
+
+    def close(self) -> None:
+        """Drop the reads that are kept open. A read that is under way ends as others do."""
+        self._is_closed = True
+        self._cursors.drop(self)
 
     # --- appends ---------------------------------------------------------------------------------
 
@@ -132,7 +137,7 @@ class PartitionLogs:
         base_offset = min(result.base_offset for _, result in put)
         appended = Appended(
             base_offset,
-            end_offset,
+            max(result.last_offset for _, result in put) + 1,
             any(each.transactional_id is not None for each, _ in put),
             self._cached(put),
             is_replicated,
@@ -227,7 +232,10 @@ class PartitionLogs:
         with self._tail_lock:
             if self._tail is None:
                 self._tail = self._open_log()
-            yield self._tail
+            try:
+                yield self._tail
+            finally:
+                self._tail.forget_last()  # records are read by other logs
 
     def call(self, look_up: Callable[[PartitionLog], _Answer]) -> _Answer:
         """Return what a function finds in the log."""
@@ -238,32 +246,32 @@ class PartitionLogs:
 
     def read(
         self, offset: int, max_bytes: int, isolation_level: IsolationLevel, known_end: int
-    ) -> tuple[list[bytes | bytearray], int]:
-        """Return Kafka's batches from an offset on, and the offset after them.
+    ) -> tuple[list[bytes | bytearray], int, bool]:
+        """Return Kafka's batches from an offset on.
 
         Args:
             offset: the first offset.
             max_bytes: the largest size of all batches; there is at least one record, of any size.
             isolation_level: ``read_committed`` ends at the last stable offset.
-            known_end: the known end of the log. If the read gets past it, the end is watched from
-                there on.
+            known_end: the known end of the log. If the read comes to a later one, that is watched
+                from now on.
+
+        Returns:
+            The batches, the offset after them, and whether the log ends there.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
             CorruptRecordError: a segment is damaged.
             StorageError: the log cannot be read.
         """
-        with self._cursor_lock:
-            cursor = self._cursors.pop((offset, isolation_level), None)
+        cursor = self._cursors.take(self, offset, isolation_level)
         if cursor is None:
             cursor = LogCursor(self._open_log(), offset, isolation_level)
         parts = cursor.read(max_bytes)  # after an error the cursor is dropped
-        if cursor.next_offset > known_end:
+        if cursor.is_at_end and cursor.next_offset > known_end:
             with self._tail_lock:
                 if self._tail is not None:
                     self._tail.on_appended(known_end, cursor.next_offset)
-        with self._cursor_lock:
-            self._cursors[cursor.next_offset, isolation_level] = cursor
-            while len(self._cursors) > MAX_CURSORS:
-                self._cursors.popitem(last=False)
-        return parts, cursor.next_offset
+        if not self._is_closed:
+            self._cursors.keep(self, cursor)
+        return parts, cursor.next_offset, cursor.is_at_end

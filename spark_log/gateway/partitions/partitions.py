@@ -10,6 +10,7 @@ from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig, TopicConfig
 from spark_log.consumer import resolver
 from spark_log.gateway.partitions.client_quotas import ClientQuotas
+from spark_log.gateway.partitions.log_cursors import LogCursors
 from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
 from spark_log.gateway.partitions.tail_cache import CacheBudget
@@ -45,6 +46,8 @@ class Partitions:
         self._budget = CacheBudget(config.tail_cache_bytes)
         # The topic and its configs as they were found last, and the partition.
         self._opened: dict[tuple[str, int], tuple[TopicImage, TopicConfig, GatewayPartition]] = {}
+        self._cursors = LogCursors()
+        self._known_image: MetadataImage | None = None
         self._refreshing: asyncio.Future[MetadataImage] | None = None
         self._begun_refreshes = self._ended_refreshes = 0
         self._in_order = asyncio.Lock()
@@ -59,6 +62,11 @@ class Partitions:
             ProbeInterval.of(cluster.store),
             is_local=cluster.store.is_local,
         )
+
+    @property
+    def opened(self) -> int:
+        """The number of opened partitions."""
+        return len(self._opened)
 
     def now_ms(self) -> float:
         """Return monotonic time in milliseconds."""
@@ -87,7 +95,16 @@ class Partitions:
         metadata = self._cluster.metadata
         if metadata.recent_image(self._config.metadata_max_age_ms) is None:
             self._refresh()
-        return metadata.known_image()
+        image = metadata.known_image()
+        if image is not self._known_image:
+            self._known_image = image
+            self._drop_deleted(image)
+        return image
+
+    def _drop_deleted(self, image: MetadataImage) -> None:
+        """Free the memory of partitions whose topics were deleted."""
+        for topic_id, number in [key for key in self._opened if not image.find_by_id(key[0])]:
+            self._opened.pop((topic_id, number))[2].close()
 
     async def refresh(self) -> MetadataImage:
         """Read the metadata. Calls at the same time share it, and return in their order."""
@@ -103,11 +120,8 @@ class Partitions:
     def _on_refreshed(self, future: asyncio.Future[MetadataImage]) -> None:
         self._refreshing = None
         self._ended_refreshes = self._begun_refreshes
-        if future.cancelled() or future.exception() is not None:
-            return
-        image = future.result()
-        for topic_id, number in [key for key in self._opened if not image.find_by_id(key[0])]:
-            del self._opened[topic_id, number]  # the topic was deleted
+        if not future.cancelled():
+            future.exception()  # those who wait raise it
 
     async def image_in_order(self, is_complete: Callable[[MetadataImage], bool]) -> MetadataImage:
         """Return metadata in which something is found, unless it does not exist.
@@ -153,11 +167,13 @@ class Partitions:
             partial(self._cluster.partition_log, topic, partition),
             config,
             merges=self._merges,
+            cursors=self._cursors,
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
             resolve=resolver(self._cluster),
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
             opened = found[2]
+            opened.logs.close()
             opened.logs = logs
         else:
             opened = GatewayPartition(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from spark_log.errors import SparkLogError
 from spark_log.gateway.errors import ErrorCode
@@ -20,6 +21,10 @@ _FIRST_WITH_EPOCH = 5
 answer. Earlier ones keep theirs."""
 
 _Response = message_class("EndTxnResponse")
+
+_LIBRDKAFKA: Final = re.compile(r"rdkafka-v?(\d+)\.")
+"""The major version of librdkafka in the name and version of a client, of which some are
+``confluent-kafka-python-2.16.0-rdkafka-2.16.0``."""
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -54,6 +59,7 @@ async def _end_kept(
                 client,
                 is_committed=request.committed,
                 known=transactions.get(transactional_id),
+                never_aborts_commits=_never_aborts_commits(context.client_software),
             )
         )
     except SparkLogError as error:
@@ -64,3 +70,15 @@ async def _end_kept(
     # is late. Its client asks again only in the first case.
     transactions[transactional_id] = unknown
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def _never_aborts_commits(software: tuple[str, str] | None) -> bool:
+    """Return whether a client aborts no transaction whose commit it has asked for.
+
+    librdkafka asks for the end of a transaction if its AddPartitionsToTxn had no answer, or was
+    refused because the storage did not answer: nothing may have begun. An error would be fatal for
+    it. From 2.0 on it does not let its application abort after a commit whose outcome is unknown.
+    Other clients ask for no end then.
+    """
+    found = None if software is None else _LIBRDKAFKA.search("-".join(software))
+    return found is not None and int(found[1]) >= 2

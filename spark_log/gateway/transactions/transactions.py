@@ -216,13 +216,19 @@ class Transactions:
         *,
         is_committed: bool,
         known: int | None,
+        never_aborts_commits: bool = False,
     ) -> int | None:
         """Commit or abort the known transaction; return the number of an unknown one.
 
         See `KeptIdentityCoordinator.end_kept`.
         """
         with self._coordinator(transactional_id) as coordinator:
-            return coordinator.end_kept(client, is_committed=is_committed, known=known)
+            return coordinator.end_kept(
+                client,
+                is_committed=is_committed,
+                known=known,
+                never_aborts_commits=never_aborts_commits,
+            )
 
     @contextmanager
     def _coordinator(self, transactional_id: str) -> Iterator[KeptIdentityCoordinator]:

@@ -170,6 +170,12 @@ class LogReader(LogCache):
         self._hold()
         return view
 
+    def forget_last(self) -> None:
+        """Release the last segment of the listing: no read follows `observe`, only probes."""
+        tail = self._tail
+        if tail is not None:
+            tail.forget_last()
+
     def forget(self) -> None:
         """List the log again before the next read.
 

@@ -138,6 +138,10 @@ class TailView:
         """Hand over the last segment of the listing if it is open and ``view`` is the listing's."""
         return self._opener.take_last() if view is self._view else None
 
+    def forget_last(self) -> None:
+        """Release the last segment of the listing, since no read begins with it."""
+        self._opener.take_last()
+
     def release(self) -> None:
         """Release the memory of the segment that was opened last, since it was read to its end."""
         self._opened = None

@@ -27,7 +27,7 @@ class CompactedLogs(CachingLogs):
     is_compacted = True
 
     def read(self, offset, max_bytes, isolation_level, known_end):
-        return [b"after the compaction"], known_end
+        return [b"after the compaction"], known_end, True
 
 
 def partition_of(logs, run_blocking, clock_ms=lambda: 0.0):

@@ -1,11 +1,12 @@
 """The metadata of requests: they go on in the order in which they came."""
 
 import asyncio
+from typing import Any
 
 from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig
-from spark_log.gateway.partitions import Partitions
+from spark_log.gateway.partitions import Partitions, WaitingFetch
 
 
 class SlowReads:
@@ -88,3 +89,31 @@ def test_a_burst_of_requests_for_an_unknown_topic_reads_the_metadata_twice_at_mo
 
     asyncio.run(test())
     assert len(began) <= 2
+
+
+def test_partitions_of_deleted_topics_are_dropped_whoever_reads_the_metadata(tmp_path):
+    root = str(tmp_path / "root")
+    admin = Admin(root)
+    admin.create_topics([NewTopic("gone"), NewTopic("kept")])
+    cluster = Cluster(root)
+
+    async def test():
+        async def run(call, *arguments):
+            return call(*arguments)
+
+        partitions = Partitions(cluster, GatewayConfig.parse({}), run)
+        image = await partitions.refresh()
+        opened: dict[str, Any] = {}
+        for name in ("gone", "kept"):
+            opened[name] = partitions.get(image.topic(name), 0)
+            await opened[name].fetch(0, 100, "read_uncommitted")
+        fetch = WaitingFetch()
+        opened["gone"].add_waiting(fetch)
+        admin.delete_topics(["gone"])
+        cluster.image()  # by a request for metadata, say
+        assert partitions.get(partitions.known_image.topic("kept"), 0) is opened["kept"]
+        assert partitions.opened == 1
+        assert await fetch.wait(0), "its client is told"
+        partitions.close()
+
+    asyncio.run(test())

@@ -128,6 +128,25 @@ def test_an_end_on_a_connection_that_has_not_shown_the_transaction_is_asked_for_
         assert [end(late, mine) for _ in range(2)] == [UNKNOWN, 0], "its client has moved here"
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "code"),
+    [
+        ("librdkafka", "2.15.1", 0),
+        ("confluent-kafka-python", "2.16.0-rdkafka-2.16.0", 0),
+        ("librdkafka", "1.9.2", ErrorCode.INVALID_TXN_STATE),
+        ("apache-kafka-java", "3.7.2", ErrorCode.INVALID_TXN_STATE),
+    ],
+)
+def test_only_a_client_that_never_aborts_a_commit_may_abort_after_one(
+    client, root, name, version, code
+):
+    client.ask("ApiVersions", 3, client_software_name=name, client_software_version=version)
+    mine = init(client)
+    add(client, mine, 0)
+    assert end(client, mine) == 0
+    assert end(client, mine, committed=False) == code
+
+
 @pytest.mark.parametrize("had_transaction", [False, True])
 def test_the_identity_before_is_fenced(client, root, had_transaction):
     mine = init(client)

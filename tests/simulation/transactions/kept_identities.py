@@ -8,7 +8,9 @@ transactional id take over, of both kinds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 from spark_log.errors import (
@@ -28,6 +30,7 @@ from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.transactions.owners import TransactionalProducer
 from tests.simulation.transactions.simulation import TransactionsSimulation
 from tests.simulation.transactions.world import OpenLogs, TransactionsWorld
+from tests.simulation.violation import ViolationError
 
 _TRIES = 4
 _GATEWAYS = 2
@@ -35,10 +38,13 @@ _GATEWAYS = 2
 _LATE_CHANCE = 0.3
 """Probability that a copy of a request arrives late."""
 
-_LATE_END_CHANCE = 0.6
-"""Probability that a copy of a request to end a transaction arrives late."""
+_LATE_ENDS = (0, 1, 3)
+"""Numbers of copies of a request to end a transaction that arrive late."""
 
 _RECONNECTS_CHANCE = 0.05
+
+_NOTHING_ARRIVES_CHANCE = 0.2
+"""Probability that no request of a transaction arrives, and its client aborts it, as librdkafka."""
 
 _UNRESOLVED_CHANCE = 0.1
 """Probability that a client gives up a batch whose answer it does not get."""
@@ -78,9 +84,14 @@ class EndRequest:
 
 @dataclass(slots=True)
 class Network:
-    """The copies of requests that have not arrived yet, by transactional id."""
+    """The copies of requests that have not arrived yet, by transactional id.
 
-    late: list[tuple[str, BatchRequest | EndRequest]] = field(default_factory=list)
+    Ends do not wait behind batches: they are few, and one that comes in the midst of the client's
+    next transaction is what matters.
+    """
+
+    batches: list[tuple[str, BatchRequest]] = field(default_factory=list)
+    ends: list[tuple[str, EndRequest]] = field(default_factory=list)
 
 
 class Gateway:
@@ -93,8 +104,8 @@ class Gateway:
         self.known: int | None = None  # of the client's connection
         self.coordinator = KeptIdentityCoordinator(cluster, transactional_id, markers_at_once=1)
 
-    def append(self, request: BatchRequest) -> None:
-        """Append a batch under the present identity of its client.
+    def append(self, request: BatchRequest) -> str:
+        """Append a batch under the present identity of its client; say that it is acknowledged.
 
         Raises:
             SparkLogError: it is not acknowledged.
@@ -117,7 +128,8 @@ class Gateway:
                 if is_recent:
                     raise
             else:
-                return
+                break
+        return "acknowledged"
 
 
 class KeepingClient:
@@ -148,12 +160,15 @@ class KeepingClient:
             except (
                 ProducerFencedError,
                 InvalidProducerEpochError,
-                InvalidTxnStateError,
                 TransactionAbortableError,
             ) as error:
                 world.scheduler.note(f"is fenced: {type(error).__name__}")
                 client = None
                 world.rest(DELETE_DELAY_MS)
+            except InvalidTxnStateError as error:
+                raise ViolationError(
+                    f"{self._name}, which was not fenced, is told: {error}"
+                ) from error
             except StorageError as error:
                 world.scheduler.note(f"{type(error).__name__}: {error}")
 
@@ -168,6 +183,10 @@ class KeepingClient:
         while not world.is_ending:
             values: list[bytes] = []
             is_broken = False
+            if random.random() < _NOTHING_ARRIVES_CHANCE * world.profile.abort:
+                world.scheduler.note("no request of its transaction arrives")
+                self._end(client, [], is_committed=False)
+                continue
             try:
                 for _ in range(random.choice((1, 2, 3, 4))):
                     partition = random.choice(world.partitions)
@@ -206,7 +225,7 @@ class KeepingClient:
         values = tuple(world.draw_values(f"{self._name} {client}"))
         request = BatchRequest(client, partition, sequences.get(partition, 0), values)
         if random.random() < _LATE_CHANCE:
-            self._network.late.append((self._transactional_id, request))
+            self._network.batches.append((self._transactional_id, request))
         if random.random() < _UNRESOLVED_CHANCE * world.profile.abort:
             raise UnknownOutcomeError("no answer", path="")
         self._retried(lambda at: at.append(request))
@@ -217,12 +236,15 @@ class KeepingClient:
         world, random = self._world, self._world.scheduler.random
         while True:
             gateway = self._gateway()
-            if random.random() < _LATE_END_CHANCE:
-                request = EndRequest(client, is_committed, gateway.known)
-                self._network.late.append((self._transactional_id, request))
+            request = EndRequest(client, is_committed, gateway.known)
+            copies = random.choice(_LATE_ENDS)
+            self._network.ends += [(self._transactional_id, request)] * copies
             try:
                 unknown = gateway.coordinator.end_kept(
-                    client, is_committed=is_committed, known=gateway.known
+                    client,
+                    is_committed=is_committed,
+                    known=gateway.known,
+                    never_aborts_commits=True,
                 )
             except StorageError as error:
                 world.scheduler.note(f"end: {type(error).__name__}")
@@ -259,35 +281,51 @@ class LateGateway:
     def __init__(self, world: TransactionsWorld, network: Network) -> None:
         self._world = world
         self._network = network
+        self._gateways: dict[str, Gateway] = {}
 
-    def run(self) -> None:
-        """Deliver until the faults end; what is left then arrives after that."""
-        world, network = self._world, self._network
-        gateways: dict[str, Gateway] = {}
-        while not (world.is_ending and not network.late):
+    def deliver_batches(self) -> None:
+        """Deliver batches until the faults end; what is left then arrives after that."""
+        world, late = self._world, self._network.batches
+        while not (world.is_ending and not late):
             world.rest(world.profile.think_ms)
-            if not network.late:
-                continue
-            transactional_id, request = network.late.pop(0)
-            gateway = gateways.get(transactional_id)
-            if gateway is None or world.scheduler.random.random() < 0.3:
-                gateway = gateways[transactional_id] = Gateway(world, transactional_id)
-            try:
-                if world.scheduler.random.random() < 0.5:
-                    gateway.coordinator.refresh()  # when the request was sent
-                mean_ms = world.scheduler.random.choice((1.0, 5.0, 30.0)) * world.profile.think_ms
-                world.rest(mean_ms)
-                if isinstance(request, EndRequest):
-                    unknown = gateway.coordinator.end_kept(
-                        request.client, is_committed=request.is_committed, known=request.known
-                    )
-                    world.scheduler.note(f"late end: {'done' if unknown is None else 'unknown'}")
-                else:
-                    gateway.append(request)
-                    world.scheduler.note("late batch: acknowledged")
-            except SparkLogError as error:
-                kind = "end" if isinstance(request, EndRequest) else "batch"
-                world.scheduler.note(f"late {kind}: {type(error).__name__}")
+            if late:
+                transactional_id, request = late.pop(0)
+                gateway = self._gateway(transactional_id)
+                self._deliver("batch", gateway, partial(gateway.append, request))
+
+    def deliver_ends(self) -> None:
+        """Deliver the ends of transactions, most of them in the client's next transaction."""
+        world, late = self._world, self._network.ends
+        while not (world.is_ending and not late):
+            world.rest(world.profile.think_ms * world.scheduler.random.choice((0.5, 1, 3)))
+            if late:
+                transactional_id, request = late.pop(0)
+                gateway = self._gateway(transactional_id)
+                self._deliver("end", gateway, partial(_end, gateway, request))
+
+    def _gateway(self, transactional_id: str) -> Gateway:
+        gateway = self._gateways.get(transactional_id)
+        if gateway is None or self._world.scheduler.random.random() < 0.3:
+            gateway = self._gateways[transactional_id] = Gateway(self._world, transactional_id)
+        return gateway
+
+    def _deliver(self, kind: str, gateway: Gateway, serve: Callable[[], str]) -> None:
+        world, random = self._world, self._world.scheduler.random
+        try:
+            if random.random() < 0.5:
+                gateway.coordinator.refresh()  # when the request was sent
+            if kind == "batch":
+                world.rest(random.choice((1.0, 5.0, 30.0)) * world.profile.think_ms)
+            world.scheduler.note(f"late {kind}: {serve()}")
+        except SparkLogError as error:
+            world.scheduler.note(f"late {kind}: {type(error).__name__}")
+
+
+def _end(gateway: Gateway, request: EndRequest) -> str:
+    unknown = gateway.coordinator.end_kept(
+        request.client, is_committed=request.is_committed, known=request.known
+    )
+    return "done" if unknown is None else "unknown"
 
 
 class KeptIdentitySimulation(TransactionsSimulation):
@@ -334,4 +372,5 @@ class KeptIdentitySimulation(TransactionsSimulation):
             owner = TransactionalProducer(world, f"o{number}", self.ids[0])
             spawn(f"owner {number}", owner.run)
         for number in range(self.late):
-            spawn(f"late gateway {number}", LateGateway(world, network).run)
+            spawn(f"late gateway {number}", LateGateway(world, network).deliver_batches)
+            spawn(f"late connection {number}", LateGateway(world, network).deliver_ends)

@@ -20,6 +20,7 @@ _shipped_in_epoch = ProducerEntry.in_epoch
 _shipped_initialize = decisions.initialize
 _shipped_expire = decisions.expire
 _shipped_end = KeptIdentityCoordinator.end_kept
+_shipped_decision = decisions.end_kept
 
 
 def _finds_in_its_epoch(self: ProducerState, append: ProducerAppend, record_count: int) -> Any:
@@ -68,9 +69,26 @@ def _ends_what_is_ongoing(
     *,
     is_committed: bool,
     known: int | None,
+    never_aborts_commits: bool = False,
 ) -> int | None:
     present = self.refresh().transaction
-    return _shipped_end(self, client, is_committed=is_committed, known=present)
+    return _shipped_end(
+        self,
+        client,
+        is_committed=is_committed,
+        known=present,
+        never_aborts_commits=never_aborts_commits,
+    )
+
+
+def _ends_as_it_was_decided(
+    state: TransactionMetadata,
+    client: ProducerIdAndEpoch,
+    *,
+    is_committed: bool,
+    never_aborts_commits: bool,
+) -> TransactionRecord | None:
+    return _shipped_decision(state, client, is_committed=is_committed)
 
 
 KEPT_IDENTITY_RULES: dict[str, PatchVariant] = {
@@ -91,6 +109,9 @@ KEPT_IDENTITY_RULES: dict[str, PatchVariant] = {
     ),
     "a late end decides no later transaction": PatchVariant(
         ((KeptIdentityCoordinator, "end_kept", _ends_what_is_ongoing),)
+    ),
+    "an abort after a commit is that of a transaction that has not begun": PatchVariant(
+        ((decisions, "end_kept", _ends_as_it_was_decided),)
     ),
 }
 """The name of each safety rule, and the variant without it."""
