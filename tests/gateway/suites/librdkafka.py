@@ -290,7 +290,8 @@ def _cluster(root: Path, count: int, mode: Mode) -> Iterator[Gateways]:
         # Kafka's default: tests of rebalances expect that members that start together wait.
         waiting = {"group.initial.rebalance.delay.ms": "3000"}
         admin.alter_configs([ConfigResource(ConfigResourceType.BROKER, "", waiting)])
-    settings = {"num.partitions": "4", **mode.settings}  # librdkafka expects four
+    # librdkafka expects four partitions; its users are changed by a client without a name
+    settings = {"num.partitions": "4", "super.users": "User:ANONYMOUS", **mode.settings}
     if mode.has_users:
         users = root.with_name(f"{root.name}-users")
         users.touch(0o600)
