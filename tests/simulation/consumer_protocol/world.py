@@ -9,15 +9,15 @@ from random import Random
 from typing import Any
 
 from spark_log.coordinator.group.group import GroupTopic
-from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.gateway.groups import ConsumerGroups, CoordinatedConsumerGroup
 from spark_log.metadata.image import MetadataImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.consumer_protocol.true_group import Position, TrueConsumerGroup
 from tests.simulation.gateway_process import Network, draw_network
+from tests.simulation.gateway_world import GatewayWorld
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS
 from tests.simulation.groups.true_group import Place
-from tests.simulation.groups.world import LOG_CONFIG, SimulatedOffsets, metadata_image
+from tests.simulation.groups.world import SimulatedOffsets, metadata_image
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedStore
@@ -125,7 +125,7 @@ class ConsumerGroupOffsets(SimulatedOffsets):
 
 
 @dataclass(slots=True)
-class ConsumerProtocolWorld:
+class ConsumerProtocolWorld(GatewayWorld):
     """The storage, the time, the model and the conditions of one simulation.
 
     Attributes:
@@ -156,23 +156,6 @@ class ConsumerProtocolWorld:
     is_over: bool = False
     ids: count[int] = field(default_factory=count)
 
-    def end_faults(self) -> None:
-        """Let the storage and the network work, and send all clients to one gateway."""
-        self.store.faults = self.profile.faults.without_faults()
-        self.network = replace(self.network, lost=0.0, late=0.0, stopped=0.0)
-        self.is_ending = True
-        self.offsets.slow = 0.0
-        self.preferred = 0
-
-    def open_log(self, group_id: str) -> GroupLog:
-        """Return a new handle of the group's log."""
-        profile = self.profile
-
-        class Log(GroupLog):
-            trim_every = profile.trim_every
-
-        return Log(self.store, group_id, self.clock, LOG_CONFIG)
-
     def image(self) -> MetadataImage:
         """Return the metadata of some moment during the call."""
         is_early = self.scheduler.random.random() < 0.5
@@ -192,7 +175,3 @@ class ConsumerProtocolWorld:
     def set_partitions(self, name: str, partitions: int) -> None:
         """Create a topic, or add partitions to it."""
         self.truth.set_topic(name, GroupTopic(TOPICS[name], partitions))
-
-    def rest(self, mean_ms: float) -> None:
-        """Let other actors run for a random time with this mean."""
-        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))

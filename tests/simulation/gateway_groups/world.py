@@ -9,16 +9,16 @@ from random import Random
 
 from spark_log.coordinator.group.classic import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from spark_log.coordinator.group.group import GroupTopic
-from spark_log.coordinator.group.group_log import GroupLog
 from spark_log.coordinator.group.records import from_json
 from spark_log.errors import CorruptRecordError
 from spark_log.gateway.groups import CoordinatedGroup
 from spark_log.metadata.image import MetadataImage
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.gateway_process import Network, draw_network
+from tests.simulation.gateway_world import GatewayWorld
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS
 from tests.simulation.groups.true_group import Place, TrueGroup
-from tests.simulation.groups.world import LOG_CONFIG, SimulatedOffsets, metadata_image
+from tests.simulation.groups.world import SimulatedOffsets, metadata_image
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedStore
@@ -220,7 +220,7 @@ class GroupOffsets(SimulatedOffsets):
 
 
 @dataclass(slots=True)
-class GatewayGroupWorld:
+class GatewayGroupWorld(GatewayWorld):
     """The storage, the time, the model and the conditions of one simulation.
 
     Attributes:
@@ -250,23 +250,6 @@ class GatewayGroupWorld:
     is_over: bool = False
     ids: count[int] = field(default_factory=count)
 
-    def end_faults(self) -> None:
-        """Let the storage work, and send all clients to one gateway."""
-        self.store.faults = self.profile.faults.without_faults()
-        self.network = replace(self.network, lost=0.0, late=0.0, stopped=0.0)
-        self.is_ending = True
-        self.offsets.slow = 0.0
-        self.preferred = 0
-
-    def open_log(self, group_id: str) -> GroupLog:
-        """Return a new handle of the group's log."""
-        profile = self.profile
-
-        class Log(GroupLog):
-            trim_every = profile.trim_every
-
-        return Log(self.store, group_id, self.clock, LOG_CONFIG)
-
     def image(self) -> MetadataImage:
         """Return the metadata, which do not change; a step."""
         self.rest(self.store.faults.latency_ms)
@@ -277,10 +260,6 @@ class GatewayGroupWorld:
                 "group.initial.rebalance.delay.ms": self.profile.initial_delay_ms,
             },
         )
-
-    def rest(self, mean_ms: float) -> None:
-        """Let other actors run for a random time with this mean."""
-        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
 
 
 SESSION_MS, REBALANCE_MS = SESSION_TIMEOUT_MS, 2 * SESSION_TIMEOUT_MS

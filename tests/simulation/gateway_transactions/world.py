@@ -30,9 +30,10 @@ from tests.simulation.consumer_protocol.true_group import Position
 from tests.simulation.consumer_protocol.world import ConsumerGroupOffsets
 from tests.simulation.gateway_process import Network, draw_network
 from tests.simulation.gateway_transactions.true_offsets import SentOffset, TrueSentOffsets
+from tests.simulation.gateway_world import GatewayWorld
 from tests.simulation.groups.profile import SESSION_TIMEOUT_MS
 from tests.simulation.groups.true_group import Place
-from tests.simulation.groups.world import LOG_CONFIG, metadata_image
+from tests.simulation.groups.world import metadata_image
 from tests.simulation.log.profile import Profile, draw_profile
 from tests.simulation.scheduler import Scheduler, SimulatedClock
 from tests.simulation.store import SimulatedStore
@@ -164,7 +165,7 @@ class ProducerIds:
 
 
 @dataclass(slots=True)
-class GatewayTransactionsWorld:
+class GatewayTransactionsWorld(GatewayWorld):
     """The storage, the time, the model and the conditions of one simulation.
 
     Attributes:
@@ -205,23 +206,6 @@ class GatewayTransactionsWorld:
         """Choose the class of the group by its protocol."""
         self.group_class = CoordinatedGroup if self.profile.is_classic else CoordinatedConsumerGroup
 
-    def end_faults(self) -> None:
-        """Let the storage and the network work, and send all clients to one gateway."""
-        self.store.faults = self.profile.faults.without_faults()
-        self.network = replace(self.network, lost=0.0, late=0.0, stopped=0.0)
-        self.is_ending = True
-        self.offsets.slow = 0.0
-        self.preferred = 0
-
-    def open_log(self, group_id: str) -> GroupLog:
-        """Return a new handle of the group's log."""
-        profile = self.profile
-
-        class Log(GroupLog):
-            trim_every = profile.trim_every
-
-        return Log(self.store, group_id, self.clock, LOG_CONFIG)
-
     def open_transactional_offsets(self) -> TransactionalOffsets:
         """Return the offsets in transactions as a new process has them."""
         world = self
@@ -256,7 +240,3 @@ class GatewayTransactionsWorld:
     def set_partitions(self, name: str, topic_id: str, partitions: int) -> None:
         """Create a topic."""
         self.truth.set_topic(name, GroupTopic(topic_id, partitions))
-
-    def rest(self, mean_ms: float) -> None:
-        """Let other actors run for a random time with this mean."""
-        self.scheduler.pass_time(self.scheduler.random.expovariate(1 / mean_ms))
