@@ -1,4 +1,4 @@
-"""What must hold at the end of a campaign. Each check returns what is wrong, as lines of text."""
+"""The checks at the end of a campaign. Each returns what is wrong, as lines of text."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ DELIVERY_TIMEOUT_MS = 600_000
 
 @dataclass(frozen=True)
 class Place:
-    """What all clients of a campaign know.
+    """The facts that all clients of a campaign know.
 
     Attributes:
         root, storage_options: the root.

@@ -92,7 +92,7 @@ def go_results(
 
 
 class _Run:
-    """What one run of a program has said so far, by test; lines of no test have an empty name."""
+    """The output of one run of a program so far, by test; lines of no test have an empty name."""
 
     def __init__(self) -> None:
         self.output: dict[str, list[str]] = {}

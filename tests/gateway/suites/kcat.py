@@ -28,7 +28,7 @@ _PACKAGES = ("kcat", "librdkafka1", "libyajl2")
 
 
 class KcatSuite(Suite):
-    """What kcat's modes do, each in a test of this file: kcat has no tests for a broker."""
+    """The modes of kcat, each in a test of this file: kcat has no tests for a broker."""
 
     name = "kcat"
     client = "kcat with librdkafka 2.0.2 (C)"

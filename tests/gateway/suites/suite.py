@@ -1,4 +1,4 @@
-"""What a suite is, and the gateways and programs that it runs."""
+"""`Suite`: the tests of a client, and the gateways and programs that it runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.gateway.processes import gateway_processes
 
 
 class Outcome(StrEnum):
-    """How a test ended."""
+    """The end of a test: passed, failed, or not applicable."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """How one test of a suite ended.
+    """The result of one test of a suite.
 
     Attributes:
         test: the test's name, as the suite has it.
