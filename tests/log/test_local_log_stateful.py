@@ -21,6 +21,7 @@ from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.log_start import move_log_start
 from spark_log.log.rewrite.merger import merge as merge_segments
+from spark_log.record import NO_TIMESTAMP
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
 from tests.log.support import (
@@ -187,11 +188,13 @@ class LocalLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.start < len(self.rows))
     @rule(fan_in=st.integers(2, 4), data=st.data(), later_us=st.integers(0, 1))
     def expire(self, fan_in, data, later_us):
-        """Retention by time at a record's timestamp: older segments are deleted."""
+        """Retention by time at a record's timestamp deletes the older segments."""
         times_us = [row["timestamp"] for row in self.rows[self.start :]]
         now_us = data.draw(st.sampled_from(times_us)) + later_us
         for base, end, _ in self.segments():
-            if max(row["timestamp"] for row in self.rows[base:end]) >= now_us:
+            latest_us = max(row["timestamp"] for row in self.rows[base:end])
+            # Before NO_TIMESTAMP the time of the file counts, which is after all of these.
+            if latest_us < NO_TIMESTAMP or latest_us >= now_us:
                 break
             self.start = end
         log = open_log(self.store, clock=self.clock, retention_ms=0)
