@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-producers simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-producers simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,10 @@ trino: venv s3-server ## Read the table of a topic with Trino, on a disk and on 
 	@$(BIN)/python -m pytest tests/table/test_trino.py $(ARGS)
 
 gateway-suites: venv ## Run the test suites of Kafka's clients against gateways; ARGS='franz-go --select ETL' picks some
-	@$(BIN)/python -m tests.gateway.suites $(ARGS)
+	@$(BIN)/python -m tests.gateway.suites $(or $(ARGS),clients)
+
+kafka-suites: java venv ## Run the tests and tools of Kafka's own project against gateways (needs Maven); ARGS='kafka-tools' picks some
+	@$(BIN)/python -m tests.gateway.suites $(or $(ARGS),kafka)
 
 prometheus: ## Fetch Debian's Prometheus for the test of the dashboard, once (takes apt; nothing is installed)
 	@sh conf/fetch-prometheus.sh

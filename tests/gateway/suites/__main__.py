@@ -39,7 +39,7 @@ from tests.gateway.suites.suite import (
 )
 from tests.stores.servers import CACHE
 
-SUITES: tuple[Suite, ...] = (
+CLIENT_SUITES: tuple[Suite, ...] = (
     FranzGo(),
     KafkaGo(),
     Sarama(),
@@ -51,7 +51,16 @@ SUITES: tuple[Suite, ...] = (
     RsKafka(),
     KcatSuite(),
 )
-"""All suites, in the order in which they are run."""
+"""The suites of clients in other languages, in the order in which they are run."""
+
+KAFKA_SUITES: tuple[Suite, ...] = ()
+"""The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
+
+GROUPS: dict[str, tuple[Suite, ...]] = {"clients": CLIENT_SUITES, "kafka": KAFKA_SUITES}
+"""Suites by the name that runs all of them."""
+
+SUITES: dict[str, Suite] = {each.name: each for group in GROUPS.values() for each in group}
+"""All suites by their names."""
 
 STYLES = {Outcome.PASSED: "green", Outcome.FAILED: "red", Outcome.NOT_APPLICABLE: "yellow"}
 
@@ -64,7 +73,8 @@ def main(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help=f"Suites to run, all by default: {', '.join(each.name for each in SUITES)}.",
+            help=f"Suites to run, all by default: {', '.join(SUITES)}; or all of a group: "
+            f"{', '.join(GROUPS)}.",
             metavar="[SUITE]...",
         ),
     ] = None,
@@ -95,11 +105,10 @@ def main(
     Exits with status 1 after a failure. What a suite needs is installed once, into the user's
     cache.
     """
-    by_name = {each.name: each for each in SUITES}
-    if unknown := sorted(set(names or ()) - set(by_name)):
-        raise typer.BadParameter(
-            f"{unknown[0]!r} is not a suite; give some of {', '.join(by_name)}"
-        )
+    known = GROUPS | {name: (suite,) for name, suite in SUITES.items()}
+    if unknown := sorted(set(names or ()) - set(known)):
+        raise typer.BadParameter(f"{unknown[0]!r} is not a suite; give some of {', '.join(known)}")
+    chosen = {each.name: each for name in names or GROUPS for each in known[name]}
     if json_file and (select or kafka):
         raise typer.BadParameter(
             "--json has the results of whole suites against gateways: leave out --select and "
@@ -108,7 +117,7 @@ def main(
     # An interrupted run ends its gateways and programs; so does a terminated one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     results = {}
-    for suite in [by_name[each] for each in names or by_name]:
+    for suite in chosen.values():
         results[suite.name] = list(_shown(results_of(suite, select, gateways, kafka=kafka), suite))
         if json_file:
             write_results(json_file, suite, gateways, results[suite.name])
