@@ -98,7 +98,7 @@ class StreamsApplication:
 
     @property
     def is_running(self) -> bool:
-        """Whether the last state of its process is RUNNING: it has its partitions and its stores."""
+        """Whether its process is in the state RUNNING: it has its partitions and stores."""
         return self.is_alive and self.states()[-1:] == ["RUNNING"]
 
     @property
