@@ -142,6 +142,9 @@ class RestError(Exception):
 class DistributedWorker(ConnectProcess):
     """A worker that shares its work with others of its group.
 
+    Attributes:
+        address: the address of its REST API, which is also its name in the group.
+
     Args:
         folder: an existing folder for its files.
         name: the name of the process.
@@ -158,7 +161,7 @@ class DistributedWorker(ConnectProcess):
         port: int,
         settings: Mapping[str, object] | None = None,
     ) -> None:
-        self._url = f"http://127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{port}"
         text = properties(worker_settings(bootstrap_servers, port) | dict(settings or {}))
         super().__init__(folder, name, "cli.ConnectDistributed", [text])
 
@@ -190,7 +193,7 @@ class DistributedWorker(ConnectProcess):
             OSError: It does not listen.
         """
         request = urllib.request.Request(
-            self._url + path,
+            f"http://{self.address}{path}",
             None if body is None else json.dumps(body).encode(),
             {"Content-Type": "application/json"},
             method=method,
@@ -236,6 +239,14 @@ class DistributedWorker(ConnectProcess):
         except (OSError, RestError):
             return []
         return [status["connector"]["state"], *(each["state"] for each in status["tasks"])]
+
+    def owners(self, connector: str) -> set[str]:
+        """Return the addresses of the workers that run the tasks of a connector."""
+        try:
+            status = self.request("GET", f"/connectors/{connector}/status")
+        except (OSError, RestError):
+            return set()
+        return {each["worker_id"] for each in status["tasks"] if each["state"] == "RUNNING"}
 
     def wait_for_states(self, connector: str, *states: str) -> None:
         """Wait until a connector and its tasks have these states.
@@ -308,5 +319,5 @@ def worker_settings(bootstrap_servers: str, port: int) -> dict[str, object]:
         "listeners": f"http://127.0.0.1:{port}",
         "rest.advertised.host.name": "127.0.0.1",
         "rest.advertised.port": port,
-        "plugin.discovery": "hybrid_warn",
+        "plugin.discovery": "service_load",
     }
