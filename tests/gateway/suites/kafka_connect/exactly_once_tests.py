@@ -59,7 +59,7 @@ class Copies:
             assert_once_in_order(self.topics.wait_for_lines(name, len(expected)), expected)
 
     def wait_for_owners(self, *workers: DistributedWorker) -> None:
-        """Wait until all tasks run, and at least one at each of these workers and none elsewhere."""
+        """Wait until all tasks run: at least one at each of these workers, and none elsewhere."""
         expected = {each.address for each in workers}
 
         def owners() -> set[str] | None:
