@@ -40,11 +40,21 @@ def kept_error(error: SparkLogError, api_key: int, api_version: int) -> ErrorCod
     return coordinator_error(error)
 
 
-def produce_error(error: SparkLogError, api_version: int) -> ErrorCode:
-    """Return the error code for a batch of a client that keeps its identity."""
-    if isinstance(error, (ProducerFencedError, TransactionAbortableError)):
+def produce_error(error: SparkLogError, api_version: int, *, is_kept: bool) -> ErrorCode:
+    """Return the error code for a batch in a transaction.
+
+    A fenced producer gets INVALID_PRODUCER_EPOCH, as from Kafka's leaders.
+
+    Args:
+        error: why the batch was refused.
+        api_version: the version of the request.
+        is_kept: whether the client keeps its identity after a transaction.
+    """
+    if isinstance(error, ProducerFencedError):
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if isinstance(error, InvalidTxnStateError) and api_version >= _FIRST_WITH_ABORTABLE:
+    if is_kept and isinstance(error, TransactionAbortableError):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if is_kept and isinstance(error, InvalidTxnStateError) and api_version >= _FIRST_WITH_ABORTABLE:
         return ErrorCode.TRANSACTION_ABORTABLE
     return ErrorCode(error_code(error))
 
