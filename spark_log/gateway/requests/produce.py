@@ -88,9 +88,14 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 in_transaction[TopicIdPartition(topic.topic_id, each.index)] = produced
             appends[key] = _Append(partition, partition.append(produced))
     if in_transaction:
-        await _add_to_transaction(
-            gateway, request.transactional_id, in_transaction, context.api_version
-        )
+        try:
+            await _add_to_transaction(
+                gateway, request.transactional_id, in_transaction, context.api_version
+            )
+        except BaseException:  # nothing would append them, and others wait behind them
+            for append in appends.values():
+                append.partition.withdraw(append.future)
+            raise
     timeout_ms = None if request.acks == 0 else deadline_ms - gateway.partitions.now_ms()
     await _wait(gateway, context, appends.values(), timeout_ms)
     results |= {key: each.result for key, each in appends.items()}
