@@ -1,30 +1,21 @@
 """docs/gateway-clients.md: its examples, with the programs that they are about."""
 
 import json
-import os
 import shutil
-import signal
 import subprocess
-import tempfile
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars, find_java
+from benchmarks.kafka_broker import find_java
+from benchmarks.kafka_connect import ConnectProcess, connect_jars
 from tests.docs.blocks import block
+from tests.gateway.connect.debezium import debezium_plugins
+from tests.gateway.connect.postgres import PROGRAMS, running_postgres
 from tests.gateway.processes import free_port
 from tests.gateway.test_page import run, served
-
-CONNECT = (
-    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
-    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
-    "org.slf4j:slf4j-simple:1.7.36",
-)
-DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.6.1.Final",)
-PATIENCE_S = 120
+from tests.waiting import TIMEOUT_S, wait_until
 
 needs_maven = pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
 
@@ -39,43 +30,22 @@ def at_port(code, port):
     return code.replace("9092", port)
 
 
-def until(is_true):
-    """Wait for another program."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
-
-
 @contextmanager
-def connect_standalone(*properties, plugins=None):
+def connect_standalone(*texts, plugins=None):
     """Run a worker of Kafka Connect, whose settings are the first of these texts."""
-    names = []
     added = "offset.flush.interval.ms=500\nlisteners=http://127.0.0.1:0\n"
     added += f"plugin.path={plugins}\n" if plugins else ""
-    worker, *connectors = properties
-    for number, text in enumerate([worker + added, *connectors]):
-        names.append(f"connect-{number}.properties")
-        Path(names[-1]).write_text(text)
-    jars = fetch_jars("connect", CONNECT)
-    command = [find_java(), "-Xmx256m", "-cp", f"{jars}/*"]
-    command += ["org.apache.kafka.connect.cli.ConnectStandalone", *names]
-    with Path("connect.log").open("wb") as log, subprocess.Popen(command, stderr=log) as worker:
-        try:
-            yield
-        finally:
-            worker.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                worker.wait(30)
-            worker.kill()
+    worker, *connectors = texts
+    program = "cli.ConnectStandalone"
+    with ConnectProcess(Path.cwd(), "connect", program, [worker + added, *connectors]):
+        yield
 
 
 def run_java(name, code, *options):
     """Run a program in Java that uses Kafka's clients."""
-    jars = fetch_jars("connect", CONNECT)
     Path(name).write_text(code)
-    command = [find_java(), *options, "-cp", f"{jars}/*", name]
-    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+    command = [find_java(), *options, "-cp", f"{connect_jars()}/*", name]
+    subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 @pytest.mark.long
@@ -108,30 +78,28 @@ def test_kafka_connect_copies_a_file_through_a_topic(folder):
         worker = at_port(block("docs/gateway-clients.md", "StringConverter"), port)
         sink = block("docs/gateway-clients.md", "FileStreamSink")
         with connect_standalone(worker, block("docs/gateway-clients.md", "FileStreamSource"), sink):
-            until(lambda: copy.exists() and copy.stat().st_size == 8890)
+            wait_until(lambda: copy.exists() and copy.stat().st_size == 8890)
     assert copy.read_text() == (folder / "in.txt").read_text()
 
 
 @pytest.mark.long
 @needs_maven
+@pytest.mark.skipif(PROGRAMS is None, reason="PostgreSQL is not installed")
 def test_debezium_sends_the_changes_of_a_table(folder):
-    debezium = folder / "plugins" / "debezium"
-    debezium.parent.mkdir()
-    debezium.symlink_to(fetch_jars("debezium", DEBEZIUM))
     with (
         served(block("docs/gateway-clients.md", "--create --listen")) as (_, port),
-        postgres() as (sql, postgres_port),
+        running_postgres() as postgres,
     ):
-        sql("create table orders (id int primary key, item text)")
-        sql("insert into orders values (1, 'anvil'), (2, 'rope')")
+        postgres.sql("create table orders (id int primary key, item text)")
+        postgres.sql("insert into orders values (1, 'anvil'), (2, 'rope')")
         connector = block("docs/gateway-clients.md", "PostgresConnector").replace(
-            "5432", postgres_port
+            "5432", str(postgres.port)
         )
         worker = at_port(block("docs/gateway-clients.md", "JsonConverter"), port)
-        with connect_standalone(worker, connector, plugins=debezium.parent):
-            until(lambda: "shop.public.orders" in run("spark-log topics list --root log"))
-            sql("update orders set item = 'cart' where id = 2")
-            sql("delete from orders where id = 1")
+        with connect_standalone(worker, connector, plugins=debezium_plugins(folder)):
+            wait_until(lambda: "shop.public.orders" in run("spark-log topics list --root log"))
+            postgres.sql("update orders set item = 'cart' where id = 2")
+            postgres.sql("delete from orders where id = 1")
             found = run(
                 "spark-log console-consumer shop.public.orders --root log --from-beginning"
                 " --max-messages 5 --property print.key=true"
@@ -141,40 +109,6 @@ def test_debezium_sends_the_changes_of_a_table(folder):
     assert keys == [one, two, two, one, one]
     assert '"after":{"id":2,"item":"cart"}' in found
     assert f"{one}\tnull" in found
-
-
-@contextmanager
-def postgres():
-    """Run a database; yield a function that runs SQL there, and its port."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
-        pytest.skip("PostgreSQL is not installed")
-    programs, port = found[-1], str(free_port())
-    # Not in pytest's folder, which is root's alone.
-    data = Path(tempfile.mkdtemp(prefix="postgres-"))
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:  # as root it refuses to run
-        user = {"user": "nobody", "cwd": "/"}
-        shutil.chown(data, "nobody")
-    options = f"-c wal_level=logical -p {port} -c listen_addresses=127.0.0.1 -k {data}"
-    control = [programs / "pg_ctl", "-D", data / "data", "-w"]
-    initialize = [programs / "initdb", "-D", data / "data", "-A", "trust", "-U", "postgres"]
-
-    def call(*command):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **user)
-
-    call(*initialize)
-    call(*control, "-o", options, "-l", data / "log", "start")
-
-    def sql(statement):
-        address = ["-h", "127.0.0.1", "-p", port, "-U", "postgres", "-q"]
-        call(programs / "psql", *address, "-c", statement)
-
-    try:
-        yield sql, port
-    finally:
-        call(*control, "-m", "immediate", "stop")
-        shutil.rmtree(data)
 
 
 @pytest.mark.long

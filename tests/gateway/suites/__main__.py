@@ -21,6 +21,7 @@ from rich.table import Table
 from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kafkajs import KafkaJs
@@ -53,7 +54,7 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 )
 """The suites of clients in other languages, in the order in which they are run."""
 
-KAFKA_SUITES: tuple[Suite, ...] = ()
+KAFKA_SUITES: tuple[Suite, ...] = (KafkaConnect(),)
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
 GROUPS: dict[str, tuple[Suite, ...]] = {"clients": CLIENT_SUITES, "kafka": KAFKA_SUITES}
