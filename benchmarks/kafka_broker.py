@@ -208,7 +208,9 @@ class KafkaBroker:
 
 
 def fetch_jars(name: str, artifacts: Sequence[str], *, transitive: bool = True) -> Path:
-    """Return a directory with the jars of ``artifacts`` (``group:artifact:version``), by Maven.
+    """Return a directory with the jars of ``artifacts``, which Maven fetches.
+
+    An artifact is ``group:artifact:version``, or ``group:artifact:version:classifier``.
 
     The jars are cached in ``benchmarks/.kafka/<name>`` while the list stays the same. The list is
     written into the directory last, so that an interrupted fetch is repeated. Maven is required
@@ -261,8 +263,8 @@ def _pom(artifacts: Sequence[str], *, transitive: bool) -> str:
     exclusions = "" if transitive else f"<exclusions>{anything}</exclusions>"
     dependencies = "\n".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version>{exclusions}</dependency>"
-        for group, artifact, version in (escape(name).split(":") for name in artifacts)
+        f"<version>{version}</version>{_classifier(*classifier)}{exclusions}</dependency>"
+        for group, artifact, version, *classifier in (escape(name).split(":") for name in artifacts)
     )
     return f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
 <modelVersion>4.0.0</modelVersion>
@@ -273,6 +275,10 @@ def _pom(artifacts: Sequence[str], *, transitive: bool) -> str:
 </dependencies>
 </project>
 """
+
+
+def _classifier(name: str = "") -> str:
+    return name and f"<classifier>{name}</classifier>"
 
 
 def _server_properties(
