@@ -134,7 +134,7 @@ SILENT = {
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/sink/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/program/progress_bar.py", "OSError"): "there is no terminal",
-    ("jobs/serving.py", "OSError"): "a connection has ended, and with it its task",
+    ("jobs/serving/gateway_tasks.py", "OSError"): "a connection has ended, and with it its task",
     (
         "log/chain/replicated_appender.py",
         "StorageError",
