@@ -62,6 +62,11 @@ _NOT_APPLICABLE = {
         "MetadataVersionIntegrationTest.testDefaultIsLatestVersion",
         "MetadataVersionIntegrationTest.testUpgradeSameVersion",
     ),
+    "It sets ACLs: the storage's permissions decide who may read and write.": (
+        "DescribeAuthorizedOperationsTest.testClusterAuthorizedOperations",
+        "DescribeAuthorizedOperationsTest.testConsumerGroupAuthorizedOperations",
+        "DescribeAuthorizedOperationsTest.testTopicAuthorizedOperations",
+    ),
     "It forbids to delete topics: gateways have no such setting.": (
         "DeleteTopicTest.testDisableDeleteTopic",
     ),
