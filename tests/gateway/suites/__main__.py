@@ -25,6 +25,7 @@ from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kafka_streams.integration_suite import KafkaStreamsTests
 from tests.gateway.suites.kafka_streams.suite import KafkaStreams
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
@@ -58,6 +59,7 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 
 KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaStreams(),
+    KafkaStreamsTests(),
     KafkaConnect(),
     KafkaMirror(),
 )
