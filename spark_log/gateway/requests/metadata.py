@@ -73,16 +73,21 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
 
 def _has_unknown(image: MetadataImage, wanted: Iterable[Any]) -> bool:
     return any(
-        (image.find_by_id(each.topic_id) if each.name is None else image.find(each.name)) is None
+        (image.find_by_id(each.topic_id) if _is_by_id(each) else image.find(each.name)) is None
         for each in wanted
     )
+
+
+def _is_by_id(wanted: Any) -> bool:
+    """Return whether a topic is asked for by its id; Java's clients send an empty name besides."""
+    return wanted.name is None or wanted.topic_id != ZERO_UUID
 
 
 async def _find_or_create(
     gateway: Gateway, image: MetadataImage, wanted: Any, *, creates: bool
 ) -> TopicImage | ErrorCode:
     """Return a topic, or the code of the error."""
-    if wanted.name is None:
+    if _is_by_id(wanted):
         if wanted.topic_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
         return image.find_by_id(wanted.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
