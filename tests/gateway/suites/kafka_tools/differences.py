@@ -58,7 +58,8 @@ DIFFERENCES = (
     Difference(
         "Kafka 4.1 sets min.insync.replicas as a config of the cluster when its disk is formatted "
         "(KIP-966); at a gateway it is 1 by default.",
-        r"min\.insync\.replicas=1,| min\.insync\.replicas=1$|^ min\.insync\.replicas=1 sensitive=false .*\n"
+        r"min\.insync\.replicas=1,| min\.insync\.replicas=1$"
+        r"|^ min\.insync\.replicas=1 sensitive=false .*\n"
         r"|DYNAMIC_DEFAULT_BROKER_CONFIG:min\.insync\.replicas=1(, )?",
     ),
     Difference(

@@ -225,7 +225,7 @@ class Tools:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,  # its status is part of the result
         )
         return ToolResult(done.returncode, done.stdout, done.stderr)
@@ -273,7 +273,7 @@ class RunningTool:
         """Wait until a text is in its output; return the output.
 
         Raises:
-            AssertionError: The tool ended before, or took more than a minute.
+            AssertionError: The tool ended before, or took more than three minutes.
         """
         return self._wait(lambda: text in self.log.read_text(), text)
 
@@ -281,14 +281,14 @@ class RunningTool:
         """End it, and wait until it has ended."""
         if self._process.poll() is None:
             self._process.send_signal(how)
-        self._process.wait(60)
+        self._process.wait(180)
 
     def join(self) -> int:
         """Wait until it ends by itself; return its exit status."""
         return self._process.wait(120)
 
     def _wait(self, is_there: Callable[[], bool], what: str) -> str:
-        for _ in range(600):
+        for _ in range(1800):
             if is_there():
                 return self.log.read_text()
             try:
