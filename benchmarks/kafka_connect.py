@@ -151,6 +151,7 @@ class DistributedWorker(ConnectProcess):
         bootstrap_servers: the gateways or brokers.
         port: a free port of 127.0.0.1 for its REST API.
         settings: its settings, in addition to those of `worker_settings`.
+        options: options of the JVM.
     """
 
     def __init__(
@@ -160,10 +161,11 @@ class DistributedWorker(ConnectProcess):
         bootstrap_servers: str,
         port: int,
         settings: Mapping[str, object] | None = None,
+        options: Sequence[str] = _FLAGS,
     ) -> None:
         self.address = f"127.0.0.1:{port}"
         text = properties(worker_settings(bootstrap_servers, port) | dict(settings or {}))
-        super().__init__(folder, name, "cli.ConnectDistributed", [text])
+        super().__init__(folder, name, "cli.ConnectDistributed", [text], options)
 
     def __enter__(self) -> Self:
         super().__enter__()

@@ -50,9 +50,12 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
             if isinstance(found, TopicImage):
                 topics.append(_topic(gateway, found, rack, request))
             else:
+                # From version 12 on a name, even an empty one, would be taken for that of the id.
+                nameless = _is_by_id(wanted) and context.api_version >= 12
+                name = None if nameless else wanted.name or ""
                 topics.append(
                     _Response.MetadataResponseTopic(
-                        error_code=found, name=wanted.name, topic_id=wanted.topic_id
+                        error_code=found, name=name, topic_id=wanted.topic_id
                     )
                 )
     return _Response(
@@ -79,7 +82,10 @@ def _has_unknown(image: MetadataImage, wanted: Iterable[Any]) -> bool:
 
 
 def _is_by_id(wanted: Any) -> bool:
-    """Return whether a topic is asked for by its id; Java's clients send an empty name besides."""
+    """Return whether a topic is asked for by its id.
+
+    Java's consumer sends an empty name with the ids of the topics that are assigned to it.
+    """
     return wanted.name is None or wanted.topic_id != ZERO_UUID
 
 

@@ -232,6 +232,15 @@ class TestATransaction:
         assert answer.error_code
         assert not rows_of(fetch(client, 0))
 
+    def test_of_a_fenced_producer_is_refused_with_the_code_that_kafkas_leaders_use(self, client):
+        old = client.ask("InitProducerId", 6, transactional_id="x", transaction_timeout_ms=60_000)
+        client.ask("InitProducerId", 6, transactional_id="x", transaction_timeout_ms=60_000)
+        data = client_batch(
+            producer_id=old.producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+        answer = produce(client, data, version=12, transactional_id="x")
+        assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
     def test_gets_its_partition_added(self, client, gateway):
         coordinator = TransactionCoordinator(gateway.cluster, "mine")
         owner = coordinator.initialize(60_000)
