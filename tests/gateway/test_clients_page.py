@@ -1,6 +1,7 @@
 """docs/gateway-clients.md: its examples, with the programs that they are about."""
 
 import json
+import os
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from tests.docs.blocks import block
 from tests.gateway.connect.debezium import debezium_plugins
 from tests.gateway.connect.postgres import PROGRAMS, running_postgres
 from tests.gateway.processes import free_port
+from tests.gateway.suites.kafka_tools.tool_runner import CLASSES, LOG_FLAG, class_path
 from tests.gateway.test_page import run, served
 from tests.waiting import TIMEOUT_S, wait_until
 
@@ -65,6 +67,24 @@ def test_kcat():
     with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
         found = run(at_port(block("docs/gateway-clients.md", "enable.idempotence"), port))
         assert found == block("docs/gateway-clients.md", "0 anvil 3")
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafkas_tools(folder, monkeypatch):
+    for name, tool in CLASSES.items():
+        program = folder / "bin" / f"{name}.sh"
+        program.parent.mkdir(exist_ok=True)
+        java = f'exec "{find_java()}" {LOG_FLAG} -cp "{class_path()}" {tool} "$@"'
+        program.write_text(f"#!/bin/sh\n{java}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        found = run(f"({at_port(block('docs/gateway-clients.md', 'kafka-topics.sh'), port)}) 2>&1")
+    expected = block("docs/gateway-clients.md", "Created topic parts")
+    assert sorted(line.split() for line in found.splitlines() if line) == sorted(
+        line.split() for line in expected.splitlines()
+    )
 
 
 @pytest.mark.long

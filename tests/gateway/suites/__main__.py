@@ -27,6 +27,7 @@ from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kafka_streams.integration_suite import KafkaStreamsTests
 from tests.gateway.suites.kafka_streams.suite import KafkaStreams
+from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
@@ -58,6 +59,7 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 """The suites of clients in other languages, in the order in which they are run."""
 
 KAFKA_SUITES: tuple[Suite, ...] = (
+    KafkaTools(),
     KafkaStreams(),
     KafkaStreamsTests(),
     KafkaConnect(),
