@@ -25,6 +25,7 @@ from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kafka_streams.suite import KafkaStreams
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
@@ -55,7 +56,11 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 )
 """The suites of clients in other languages, in the order in which they are run."""
 
-KAFKA_SUITES: tuple[Suite, ...] = (KafkaConnect(), KafkaMirror())
+KAFKA_SUITES: tuple[Suite, ...] = (
+    KafkaStreams(),
+    KafkaConnect(),
+    KafkaMirror(),
+)
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
 GROUPS: dict[str, tuple[Suite, ...]] = {"clients": CLIENT_SUITES, "kafka": KAFKA_SUITES}

@@ -41,6 +41,54 @@ _FLAGS = (
 )
 
 
+_NOT_APPLICABLE = {
+    "It changes metadata.version, a feature of Kafka's brokers; those of a root are changed by the "
+    "command spark-log features.": (
+        "MetadataVersionIntegrationTest.testBasicMetadataVersionUpgrade",
+        "MetadataVersionIntegrationTest.testDefaultIsLatestVersion",
+        "MetadataVersionIntegrationTest.testUpgradeSameVersion",
+    ),
+    "It expects that an unclean leader election loses a record: gateways share the storage.": (
+        "ClientRebootstrapTest.testProducerRebootstrap",
+    ),
+    "It counts replicas in the metadata: clients see one replica of each partition, its gateway.": (
+        "AutoTopicCreationTest.testAutoCreateTopicWithExplicitBrokerConfig",
+        "AutoTopicCreationTest.testAutoCreateTopicWithImplicitBrokerConfig",
+        "AutoTopicCreationTest.testAutoCreateTopicWithMixedConfig",
+        "DescribeProducersWithBrokerIdTest.testDescribeProducersFromFollower",
+        "RackAwareAutoTopicCreationTest.testAutoCreateTopic",
+    ),
+    "It asks a broker that does not lead a partition for its producers, and expects an error: "
+    "every gateway reads the same log, and answers.": (
+        "DescribeProducersWithBrokerIdTest.testDescribeProducersWithInvalidBrokerId",
+    ),
+    "It moves a partition and expects another leader: gateways share the work by themselves.": (
+        "ListOffsetsIntegrationTest.testThreeCompressedRecordsInOneBatch",
+        "ListOffsetsIntegrationTest.testThreeCompressedRecordsInSeparateBatch",
+        "ListOffsetsIntegrationTest.testThreeNonCompressedRecordsInOneBatch",
+        "ListOffsetsIntegrationTest.testThreeNonCompressedRecordsInSeparateBatch",
+        "ListOffsetsIntegrationTest.testThreeRecordsInOneBatchHavingDifferentCompressionTypeWithServer",
+        "ListOffsetsIntegrationTest.testThreeRecordsInSeparateBatchHavingDifferentCompressionTypeWithServer",
+    ),
+    "It sets configs of one group: those of the cluster are for all groups.": (
+        "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym",
+        "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithStaticBrokerConfig",
+        "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithoutBrokerSynonym",
+    ),
+    "It expects the configs of topics that Kafka has, and no others.": (
+        "StaticBrokerConfigTest.testInternalConfigsDoNotReturnForCreateTopics",
+    ),
+    "It looks for metrics of a broker in its own process.": (
+        "MetricsDuringTopicCreationDeletionTest.testMetricsDuringTopicCreateDelete",
+    ),
+    "It sets what metrics clients push to brokers (KIP-714).": (
+        "ClientTelemetryTest.testIntervalMsParser",
+    ),
+}
+"""The tests that ask for something that the log does not have, by reason, besides those that say so
+themselves: they ask the cluster for something that only brokers have (`NotApplicable.java`)."""
+
+
 class KafkaClients(Suite):
     """Each test gets a root of its own, with a gateway for each broker that it asks for.
 
@@ -52,7 +100,9 @@ class KafkaClients(Suite):
     client = "Kafka's integration tests of its clients (Java)"
     version = _KAFKA
     time_limit_s = 7200
-    not_applicable: ClassVar[Mapping[str, str]] = {}
+    not_applicable: ClassVar[Mapping[str, str]] = {
+        test: reason for reason, tests in _NOT_APPLICABLE.items() for test in tests
+    }
 
     def install(self, folder: Path) -> None:
         _compile(folder / "runner", _JAVA / "runner", _class_path())

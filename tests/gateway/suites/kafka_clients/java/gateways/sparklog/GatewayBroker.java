@@ -46,7 +46,9 @@ final class GatewayBroker {
             case "clusterId":
                 return cluster.clusterId();
             case "config":
-                return kafkaConfig();
+                return cluster.config(id).orElseGet(this::kafkaConfig);
+            case "metadataCache":
+                return GatewayMetadata.of(cluster, id);
             case "equals":
                 return proxy == arguments[0];
             case "hashCode":

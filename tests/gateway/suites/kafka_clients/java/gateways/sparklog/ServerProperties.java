@@ -31,11 +31,9 @@ final class ServerProperties {
         Map.entry("delete.topic.enable=false", "It forbids to delete topics: gateways have no such setting."),
         Map.entry("group.consumer.assignors", "It has an assignor for KIP-848, a class of Java in the broker."),
         Map.entry("group.share.assignors", "It asks for a share group (KIP-932)."),
-        Map.entry("log.cleaner.enable", "It asks for the cleaner of a broker: topics are compacted by spark-log clean."),
         Map.entry("log.segment.bytes", "It has a default of topics' configs in the brokers' or the controllers' properties."),
-        Map.entry("message.max.bytes", "It has a default of topics' configs in the brokers' properties."),
         Map.entry("metric.reporters", "It asks for a broker's telemetry plugin, a class of Java (KIP-714)."),
-        Map.entry("producer.id.expiration.ms", "It has a default of topics' configs in the brokers' properties."),
+        Map.entry("producer.id.expiration.check.interval.ms", "It expects that ids of producers expire within seconds: spark-log clean forgets them."),
         Map.entry("unstable.api.versions.enable", "It asks for unstable versions of the broker's API."),
         Map.entry("unstable.feature.versions.enable", "It asks for unstable features of the broker."));
 
@@ -76,6 +74,12 @@ final class ServerProperties {
         found.putAll(config.perServerOverrideProperties().getOrDefault(id, Map.of()));
         found.keySet().retainAll(OF_A_GATEWAY);
         return found;
+    }
+
+    /** Returns the configs of topics that Kafka takes from its brokers' properties. */
+    Map<String, String> ofNewTopics() {
+        String maxBytes = config.serverProperties().get("message.max.bytes");
+        return maxBytes == null ? Map.of() : Map.of("max.message.bytes", maxBytes);
     }
 
     /** Returns the properties that a broker's {@code KafkaConfig} is made of. */
