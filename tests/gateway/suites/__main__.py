@@ -21,6 +21,7 @@ from rich.table import Table
 from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_clients.suite import KafkaClients
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
@@ -60,6 +61,7 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 
 KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaTools(),
+    KafkaClients(),
     KafkaStreams(),
     KafkaStreamsTests(),
     KafkaConnect(),

@@ -62,6 +62,9 @@ _NOT_APPLICABLE = {
         "MetadataVersionIntegrationTest.testDefaultIsLatestVersion",
         "MetadataVersionIntegrationTest.testUpgradeSameVersion",
     ),
+    "It forbids to delete topics: gateways have no such setting.": (
+        "DeleteTopicTest.testDisableDeleteTopic",
+    ),
     "It asks for unstable features of the broker.": (
         "DescribeFeaturesTest.testUnstableApiVersions",
     ),
@@ -163,6 +166,9 @@ class KafkaClients(Suite):
         # With Kafka the tests start brokers of their own, in the process of the tests.
         for each in ("runner",) if gateways.is_kafka else ("runner", "gateways"):
             _compile(classes, _JAVA / each, f"{classes}:{_class_path()}")
+        if not gateways.is_kafka:
+            java = [find_java(), "-cp", f"{classes}:{_class_path()}"]
+            run_program([*java, "sparklog.WithoutOffsetsTopic", str(classes)], time_limit_s=120)
         properties = (
             f"-Dgateway.host={sys.executable} -m {gateway_host.__name__} {beside / 'log'}",
             f"-Dgateway.roots={beside}",
