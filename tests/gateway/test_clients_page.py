@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_broker import find_java
+from benchmarks.java_program import SMALL_JVM
+from benchmarks.kafka_broker import fetch_jars, find_java
 from benchmarks.kafka_connect import ConnectProcess, connect_jars
+from benchmarks.streams_application import STREAMS_ARTIFACTS
 from tests.docs.blocks import block
 from tests.gateway.connect.debezium import debezium_plugins
 from tests.gateway.connect.postgres import PROGRAMS, running_postgres
@@ -80,6 +82,28 @@ def test_kafka_connect_copies_a_file_through_a_topic(folder):
         with connect_standalone(worker, block("docs/gateway-clients.md", "FileStreamSource"), sink):
             wait_until(lambda: copy.exists() and copy.stat().st_size == 8890)
     assert copy.read_text() == (folder / "in.txt").read_text()
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafka_streams_counts_words(folder):
+    jars = fetch_jars("streams", STREAMS_ARTIFACTS)
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        run(block("docs/gateway-clients.md", "console-producer lines"))
+        program = block("docs/gateway-clients.md", "public class WordCount")
+        (folder / "WordCount.java").write_text(at_port(program, port))
+        command = [find_java(), *SMALL_JVM, "-cp", f"{jars}/*", "WordCount.java"]
+        with (
+            (folder / "streams.log").open("wb") as log,
+            subprocess.Popen(command, stdout=log, stderr=log) as application,
+        ):
+            try:
+                found = run(block("docs/gateway-clients.md", "console-consumer counts"))
+                application.terminate()
+                application.wait(TIMEOUT_S)
+            finally:
+                application.kill()
+    assert found == block("docs/gateway-clients.md", "to\t1")
 
 
 @pytest.mark.long
