@@ -22,6 +22,7 @@ from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_connect.integration_suite import KafkaConnectTests
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
@@ -60,6 +61,7 @@ KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaStreams(),
     KafkaConnect(),
     KafkaMirror(),
+    KafkaConnectTests(),
 )
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
