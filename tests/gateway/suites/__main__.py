@@ -23,6 +23,7 @@ from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_clients.suite import KafkaClients
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_connect.integration_suite import KafkaConnectTests
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
@@ -66,6 +67,7 @@ KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaStreamsTests(),
     KafkaConnect(),
     KafkaMirror(),
+    KafkaConnectTests(),
 )
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
