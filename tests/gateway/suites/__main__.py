@@ -29,6 +29,8 @@ from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.sarama import Sarama
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
+from tests.gateway.suites.spark_kafka.spark_tests import SparkTests
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -53,7 +55,7 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 )
 """The suites of clients in other languages, in the order in which they are run."""
 
-KAFKA_SUITES: tuple[Suite, ...] = ()
+KAFKA_SUITES: tuple[Suite, ...] = (SparkKafka(), SparkTests())
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
 GROUPS: dict[str, tuple[Suite, ...]] = {"clients": CLIENT_SUITES, "kafka": KAFKA_SUITES}

@@ -51,10 +51,12 @@ class Gateways:
     Attributes:
         root: the root's directory.
         addresses: host and port of each gateway.
+        is_kafka: whether it is a real broker of Kafka instead, and the root a directory of its own.
     """
 
     root: Path
     addresses: tuple[str, ...]
+    is_kafka: bool = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -83,18 +85,21 @@ def running_gateways(
 
 
 @contextmanager
-def running_kafka(root: Path, address: str | None = None) -> Iterator[Gateways]:
+def running_kafka(
+    root: Path, address: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Gateways]:
     """Run a real broker of Kafka in the place of gateways: it shows what a suite's tests expect.
 
     Args:
         root: a directory for its files.
         address: host and port that clients connect to; by default 127.0.0.1 and a free port.
+        settings: the broker's settings that are not the defaults.
     """
     port = int(address.rpartition(":")[2]) if address else None
-    settings = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
+    listeners = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
     root.mkdir()
-    with KafkaBroker(root, port=port, settings=settings) as broker:
-        yield Gateways(root, (address or broker.bootstrap_servers,))
+    with KafkaBroker(root, port=port, settings={**(settings or {}), **listeners}) as broker:
+        yield Gateways(root, (address or broker.bootstrap_servers,), is_kafka=True)
 
 
 class Suite(ABC):
