@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ from spark_log.metrics.definitions import (
     GATEWAY_CLOSED,
     GATEWAY_CONNECTIONS,
     GATEWAY_MEMORY,
+    GATEWAY_RECEIVED,
+    GATEWAY_SENT,
     GATEWAYS,
 )
 from spark_log.util import SYSTEM_CLOCK, Clock
@@ -105,6 +108,8 @@ class GatewayServer:
         self.connections: set[Connection] = set()
         self._metrics = RequestMetrics()
         self._closed = 0
+        self._received_bytes = 0  # of connections that have ended
+        self._sent_bytes = 0
 
     async def start(
         self, host: str, port: int, *, advertised: tuple[str, int] | None = None
@@ -123,9 +128,12 @@ class GatewayServer:
             StorageError: the root cannot be read or written.
         """
         loop = asyncio.get_running_loop()
+        more: dict[str, Any] = {"host": host, "port": port}
         try:
+            if host == "::":
+                more = {"sock": _bind_to_all(port)}
             self._server = await loop.create_server(
-                self._new_connection, host, port, backlog=1024, start_serving=False, ssl=self._tls
+                self._new_connection, backlog=1024, start_serving=False, ssl=self._tls, **more
             )
         except OSError as error:
             raise InvalidConfigurationError(
@@ -202,6 +210,16 @@ class GatewayServer:
 
     # --- connections -----------------------------------------------------------------------------
 
+    @property
+    def received_bytes(self) -> int:
+        """The size of all that clients have sent; any thread may ask."""
+        return self._received_bytes + sum(each.received_bytes for each in tuple(self.connections))
+
+    @property
+    def sent_bytes(self) -> int:
+        """The size of all answers to clients; any thread may ask."""
+        return self._sent_bytes + sum(each.sent_bytes for each in tuple(self.connections))
+
     def _new_connection(self) -> Connection:
         return Connection(
             self,
@@ -237,6 +255,8 @@ class GatewayServer:
     def _on_close(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._closed += connection.is_aborted
+        self._received_bytes += connection.received_bytes
+        self._sent_bytes += connection.sent_bytes
 
     async def _check_connections(self) -> None:
         loop = asyncio.get_running_loop()
@@ -307,6 +327,8 @@ class GatewayServer:
         """Yield the values of the gateway's metrics; any thread may call it."""
         yield from self._metrics.families()
         yield Family(GATEWAY_CONNECTIONS, [((), len(self.connections))])
+        yield Family(GATEWAY_RECEIVED, [((), self.received_bytes)])
+        yield Family(GATEWAY_SENT, [((), self.sent_bytes)])
         yield Family(GATEWAY_CLOSED, [((), self._closed)])
         yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
         yield Family(GATEWAYS, [((), len(self.gateway.gateways))])
@@ -339,6 +361,23 @@ class GatewayServer:
         if handler.api.error_response is None:
             raise error
         return handler.api.error_response(request, code, str(error))
+
+
+def _bind_to_all(port: int) -> socket.socket:
+    """Bind to all addresses of IPv4 and IPv6, as Kafka does; asyncio binds to those of IPv6 alone.
+
+    Raises:
+        OSError: the port cannot be bound to.
+    """
+    found = socket.socket(socket.AF_INET6)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        found.bind(("::", port))
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def _users(cluster: Cluster, config: GatewayConfig) -> Users:

@@ -3,28 +3,22 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
-import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars, find_java
+from benchmarks.kafka_broker import KafkaBroker, find_java
+from benchmarks.kafka_connect import ConnectProcess, connect_jars
 from tests.docs.blocks import block
+from tests.gateway.connect.debezium import debezium_plugins
+from tests.gateway.connect.postgres import PROGRAMS, running_postgres
 from tests.gateway.processes import free_port
+from tests.gateway.suites.kafka_tools.tool_runner import CLASSES, LOG_FLAG, class_path
 from tests.gateway.test_page import run, served
-
-CONNECT = (
-    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
-    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
-    "org.slf4j:slf4j-simple:1.7.36",
-)
-DEBEZIUM = ("io.debezium:debezium-connector-postgres:3.6.1.Final",)
-PATIENCE_S = 120
+from tests.waiting import TIMEOUT_S, wait_until
 
 needs_maven = pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
 
@@ -39,43 +33,22 @@ def at_port(code, port):
     return code.replace("9092", port)
 
 
-def until(is_true):
-    """Wait for another program."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.2)
-
-
 @contextmanager
-def connect_standalone(*properties, plugins=None):
+def connect_standalone(*texts, plugins=None):
     """Run a worker of Kafka Connect, whose settings are the first of these texts."""
-    names = []
     added = "offset.flush.interval.ms=500\nlisteners=http://127.0.0.1:0\n"
     added += f"plugin.path={plugins}\n" if plugins else ""
-    worker, *connectors = properties
-    for number, text in enumerate([worker + added, *connectors]):
-        names.append(f"connect-{number}.properties")
-        Path(names[-1]).write_text(text)
-    jars = fetch_jars("connect", CONNECT)
-    command = [find_java(), "-Xmx256m", "-cp", f"{jars}/*"]
-    command += ["org.apache.kafka.connect.cli.ConnectStandalone", *names]
-    with Path("connect.log").open("wb") as log, subprocess.Popen(command, stderr=log) as worker:
-        try:
-            yield
-        finally:
-            worker.send_signal(signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                worker.wait(30)
-            worker.kill()
+    worker, *connectors = texts
+    program = "cli.ConnectStandalone"
+    with ConnectProcess(Path.cwd(), "connect", program, [worker + added, *connectors]):
+        yield
 
 
 def run_java(name, code, *options):
     """Run a program in Java that uses Kafka's clients."""
-    jars = fetch_jars("connect", CONNECT)
     Path(name).write_text(code)
-    command = [find_java(), *options, "-cp", f"{jars}/*", name]
-    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S)
+    command = [find_java(), *options, "-cp", f"{connect_jars()}/*", name]
+    subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_S)
 
 
 @pytest.mark.long
@@ -98,6 +71,24 @@ def test_kcat():
 
 @pytest.mark.long
 @needs_maven
+def test_kafkas_tools(folder, monkeypatch):
+    for name, tool in CLASSES.items():
+        program = folder / "bin" / f"{name}.sh"
+        program.parent.mkdir(exist_ok=True)
+        java = f'exec "{find_java()}" {LOG_FLAG} -cp "{class_path()}" {tool} "$@"'
+        program.write_text(f"#!/bin/sh\n{java}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        found = run(f"({at_port(block('docs/gateway-clients.md', 'kafka-topics.sh'), port)}) 2>&1")
+    expected = block("docs/gateway-clients.md", "Created topic parts")
+    assert sorted(line.split() for line in found.splitlines() if line) == sorted(
+        line.split() for line in expected.splitlines()
+    )
+
+
+@pytest.mark.long
+@needs_maven
 def test_kafka_connect_copies_a_file_through_a_topic(folder):
     assert "worker.properties lines.properties copy.properties" in block(
         "docs/gateway-clients.md", "connect-standalone"
@@ -108,30 +99,100 @@ def test_kafka_connect_copies_a_file_through_a_topic(folder):
         worker = at_port(block("docs/gateway-clients.md", "StringConverter"), port)
         sink = block("docs/gateway-clients.md", "FileStreamSink")
         with connect_standalone(worker, block("docs/gateway-clients.md", "FileStreamSource"), sink):
-            until(lambda: copy.exists() and copy.stat().st_size == 8890)
+            wait_until(lambda: copy.exists() and copy.stat().st_size == 8890)
     assert copy.read_text() == (folder / "in.txt").read_text()
 
 
 @pytest.mark.long
 @needs_maven
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_workers_that_share_their_work_copy_a_file_exactly_once(folder):
+    assert "distributed.properties" in block("docs/gateway-clients.md", "connect-distributed")
+    (folder / "in.txt").write_text("".join(f"line {number}\n" for number in range(1000)))
+    rest = str(free_port())
+    request = block("docs/gateway-clients.md", "curl").replace("8083", rest)
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        text = at_port(block("docs/gateway-clients.md", "config.storage.topic"), port)
+        worker = ConnectProcess(
+            folder, "connect", "cli.ConnectDistributed", [text.replace("8083", rest)]
+        )
+        with worker:
+            wait_until(lambda: asked(request), "the worker takes no request")
+            found = run(
+                "spark-log console-consumer exact --root log --from-beginning --max-messages 1000"
+                " --isolation-level read_committed"
+            )
+        topics = run("spark-log topics list --root log").split()
+    lines = [line for line in found.splitlines() if line.startswith("line ")]
+    assert lines == [f"line {number}" for number in range(1000)]
+    assert {"connect-configs", "connect-offsets", "connect-status"} <= set(topics)
+
+
+def asked(request):
+    """Return whether a worker has taken a request, which it does when it is ready."""
+    try:
+        return '"name":"exact"' in run(request)
+    except subprocess.CalledProcessError:
+        return False
+
+
+@pytest.mark.long
+@needs_maven
+def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
+    assert "mirror.properties" in block("docs/gateway-clients.md", "connect-mirror-maker")
+    with (
+        KafkaBroker(folder) as kafka,
+        served(block("docs/gateway-clients.md", "--create --listen")) as (_, port),
+    ):
+        clients = {"bootstrap.servers": kafka.bootstrap_servers}
+        producer = Producer(clients)
+        for number in range(100):
+            producer.produce("orders", f"order {number}", headers={"number": str(number)})
+        assert producer.flush(60) == 0
+        text = at_port(block("docs/gateway-clients.md", "clusters=kafka,log"), port)
+        text = text.replace("kafka.example:" + port, kafka.bootstrap_servers)
+        for each in ("refresh.groups", "emit.checkpoints", "sync.group.offsets"):
+            text += f"{each}.interval.seconds=1\n"  # not ten minutes
+        with ConnectProcess(folder, "mirror", "mirror.MirrorMaker", [text]):
+            group = {"group.id": "billing", "auto.offset.reset": "earliest"}
+            consumer = Consumer({**clients, **group, "enable.auto.commit": False})
+            consumer.subscribe(["orders"])
+            assert len(consumer.consume(100, timeout=60)) == 100
+            consumer.commit(asynchronous=False)
+            consumer.close()
+            found = run(
+                "spark-log console-consumer kafka.orders --root log --from-beginning"
+                " --max-messages 100 --property print.headers=true"
+            )
+            copies = Consumer({**group, "bootstrap.servers": f"127.0.0.1:{port}"})
+
+            def offset():
+                (found,) = copies.committed([TopicPartition("kafka.orders", 0)], timeout=60)
+                return found.offset
+
+            wait_until(lambda: offset() == 100, "the group has no offset", interval_s=0.5)
+            copies.close()
+    assert "number:99\torder 99" in found
+
+
+@pytest.mark.long
+@needs_maven
+@pytest.mark.skipif(PROGRAMS is None, reason="PostgreSQL is not installed")
 def test_debezium_sends_the_changes_of_a_table(folder):
-    debezium = folder / "plugins" / "debezium"
-    debezium.parent.mkdir()
-    debezium.symlink_to(fetch_jars("debezium", DEBEZIUM))
     with (
         served(block("docs/gateway-clients.md", "--create --listen")) as (_, port),
-        postgres() as (sql, postgres_port),
+        running_postgres() as postgres,
     ):
-        sql("create table orders (id int primary key, item text)")
-        sql("insert into orders values (1, 'anvil'), (2, 'rope')")
+        postgres.sql("create table orders (id int primary key, item text)")
+        postgres.sql("insert into orders values (1, 'anvil'), (2, 'rope')")
         connector = block("docs/gateway-clients.md", "PostgresConnector").replace(
-            "5432", postgres_port
+            "5432", str(postgres.port)
         )
         worker = at_port(block("docs/gateway-clients.md", "JsonConverter"), port)
-        with connect_standalone(worker, connector, plugins=debezium.parent):
-            until(lambda: "shop.public.orders" in run("spark-log topics list --root log"))
-            sql("update orders set item = 'cart' where id = 2")
-            sql("delete from orders where id = 1")
+        with connect_standalone(worker, connector, plugins=debezium_plugins(folder)):
+            wait_until(lambda: "shop.public.orders" in run("spark-log topics list --root log"))
+            postgres.sql("update orders set item = 'cart' where id = 2")
+            postgres.sql("delete from orders where id = 1")
             found = run(
                 "spark-log console-consumer shop.public.orders --root log --from-beginning"
                 " --max-messages 5 --property print.key=true"
@@ -141,40 +202,6 @@ def test_debezium_sends_the_changes_of_a_table(folder):
     assert keys == [one, two, two, one, one]
     assert '"after":{"id":2,"item":"cart"}' in found
     assert f"{one}\tnull" in found
-
-
-@contextmanager
-def postgres():
-    """Run a database; yield a function that runs SQL there, and its port."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not found:
-        pytest.skip("PostgreSQL is not installed")
-    programs, port = found[-1], str(free_port())
-    # Not in pytest's folder, which is root's alone.
-    data = Path(tempfile.mkdtemp(prefix="postgres-"))
-    user: dict[str, Any] = {}
-    if os.geteuid() == 0:  # as root it refuses to run
-        user = {"user": "nobody", "cwd": "/"}
-        shutil.chown(data, "nobody")
-    options = f"-c wal_level=logical -p {port} -c listen_addresses=127.0.0.1 -k {data}"
-    control = [programs / "pg_ctl", "-D", data / "data", "-w"]
-    initialize = [programs / "initdb", "-D", data / "data", "-A", "trust", "-U", "postgres"]
-
-    def call(*command):
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **user)
-
-    call(*initialize)
-    call(*control, "-o", options, "-l", data / "log", "start")
-
-    def sql(statement):
-        address = ["-h", "127.0.0.1", "-p", port, "-U", "postgres", "-q"]
-        call(programs / "psql", *address, "-c", statement)
-
-    try:
-        yield sql, port
-    finally:
-        call(*control, "-m", "immediate", "stop")
-        shutil.rmtree(data)
 
 
 @pytest.mark.long

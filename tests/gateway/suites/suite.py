@@ -51,7 +51,7 @@ class Gateways:
     Attributes:
         root: the root's directory.
         addresses: host and port of each gateway.
-        is_kafka: whether it is a real broker of Kafka instead, and the root a directory of its own.
+        is_kafka: whether it is a real broker of Kafka in their place.
     """
 
     root: Path

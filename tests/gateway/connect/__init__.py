@@ -1,0 +1,1 @@
+"""Kafka Connect with a database: PostgreSQL, and Debezium in a distributed worker."""
