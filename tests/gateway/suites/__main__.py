@@ -36,6 +36,8 @@ from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.sarama import Sarama
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
+from tests.gateway.suites.spark_kafka.spark_tests import SparkTests
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -68,6 +70,8 @@ KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaConnect(),
     KafkaMirror(),
     KafkaConnectTests(),
+    SparkKafka(),
+    SparkTests(),
 )
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
