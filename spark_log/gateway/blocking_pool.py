@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from spark_log.threads import in_new_thread
@@ -36,7 +37,7 @@ class BlockingPool:
         self._name = name
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._started = 0
+        self._running: list[Future[None]] = []
         self._busy = 0
 
     async def run(self, call: Callable[..., _Result], *args: Any) -> _Result:
@@ -48,18 +49,22 @@ class BlockingPool:
         future: asyncio.Future[_Result] = loop.create_future()
         with self._lock:
             self._busy += 1
-            is_short = self._busy > self._started and self._started < self._threads
-            if is_short:
-                self._started += 1
-        if is_short:
-            in_new_thread(self._work, name=self._name)
+            if len(self._running) < min(self._busy, self._threads):
+                self._running.append(in_new_thread(self._work, name=self._name))
         self._calls.put((loop, future, call, args))
         return await future
 
-    def close(self) -> None:
-        """End the threads after the calls that they have begun, without waiting for them."""
-        for _ in range(self._started):
+    def close(self, timeout_s: float = 0.0) -> bool:
+        """End the threads after the calls that they have; return whether all of them have ended.
+
+        Args:
+            timeout_s: the maximum time to wait for them.
+        """
+        with self._lock:
+            running = tuple(self._running)
+        for _ in running:
             self._calls.put(None)
+        return not wait(running, timeout_s).not_done
 
     def _work(self) -> None:
         if self._prepare is not None:

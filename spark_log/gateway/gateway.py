@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,7 +70,7 @@ class Gateway:
         self.config = config
         self.cluster = cluster
         self.apis = apis
-        self.features: Mapping[str, int] = {"transaction.version": 2}
+        self.features: Mapping[str, int] = {"group.version": 1, "transaction.version": 2}
         self.transactions = Transactions(cluster)
         self.admin = admin
         self._pool = BlockingPool(
@@ -115,10 +116,22 @@ class Gateway:
         found = self.cluster.metadata.recent_image(self.config.metadata_max_age_ms)
         return found if found is not None else await self.run_blocking(self.cluster.image)
 
-    def close(self) -> None:
-        """End the threads."""
-        self.partitions.close()
-        self._pool.close()
+    def close(self, timeout_s: float = 5.0) -> None:
+        """End the threads: wait for the merge and the calls that run, but no longer than a time.
+
+        A thread in Arrow's code that calls Python when the interpreter ends aborts the process.
+
+        Args:
+            timeout_s: the maximum time to wait.
+        """
+        until_s = time.monotonic() + timeout_s
+        self.partitions.close(timeout_s)
+        if not self._pool.close(max(0.0, until_s - time.monotonic())):
+            _log.info(
+                "%s: the storage has not answered all calls of this gateway within %.0f s",
+                self.cluster.root,
+                timeout_s,
+            )
 
     # --- the gateways of the root ----------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,9 +128,12 @@ class GatewayServer:
             StorageError: the root cannot be read or written.
         """
         loop = asyncio.get_running_loop()
+        more: dict[str, Any] = {"host": host, "port": port}
         try:
+            if host == "::":
+                more = {"sock": _bind_to_all(port)}
             self._server = await loop.create_server(
-                self._new_connection, host, port, backlog=1024, start_serving=False, ssl=self._tls
+                self._new_connection, backlog=1024, start_serving=False, ssl=self._tls, **more
             )
         except OSError as error:
             raise InvalidConfigurationError(
@@ -357,6 +361,23 @@ class GatewayServer:
         if handler.api.error_response is None:
             raise error
         return handler.api.error_response(request, code, str(error))
+
+
+def _bind_to_all(port: int) -> socket.socket:
+    """Bind to all addresses of IPv4 and IPv6, as Kafka does; asyncio binds to those of IPv6 alone.
+
+    Raises:
+        OSError: the port cannot be bound to.
+    """
+    found = socket.socket(socket.AF_INET6)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        found.bind(("::", port))
+    except OSError:
+        found.close()
+        raise
+    return found
 
 
 def _users(cluster: Cluster, config: GatewayConfig) -> Users:

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.gateway.suites import __main__ as suites
+from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, page, write_results
 from tests.gateway.suites.suite import (
@@ -92,3 +94,11 @@ def test_a_quick_suite_has_no_failure(suite):
     results = list(suites.results_of(suite))
     assert results
     assert [each for each in results if each.outcome is Outcome.FAILED] == []
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
+    results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
+    assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []

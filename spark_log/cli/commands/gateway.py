@@ -15,11 +15,12 @@ from spark_log.cli.options import (
     GatewayOptions,
     MetricsPort,
     Root,
+    advertised_address,
     gateway_address,
     metrics_served,
     with_option_groups,
 )
-from spark_log.cli.terminal import with_examples
+from spark_log.cli.terminal import ProcessExit, with_examples
 from spark_log.cluster import open_cluster
 
 if TYPE_CHECKING:
@@ -68,15 +69,13 @@ def gateway(
     On SIGTERM it leaves the list of gateways, answers the requests that it has received, and ends.
     """
     config = options.config
+    advertised = advertised_address(options.host, advertise)
     if workers > 1:
         from spark_log.gateway import run_workers
 
         print_note(f"{workers} gateways serve {root.url}")
         arguments = [_arguments_of_worker(n, options.listen, advertise) for n in range(workers)]
         raise typer.Exit(run_workers(arguments))
-    advertised = (
-        None if advertise is None else gateway_address("--advertise", advertise, default_port=0)
-    )
     cluster = open_cluster(
         root.url,
         root.storage_options,
@@ -94,15 +93,18 @@ def gateway(
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
         address = await server.start(options.host, options.port, advertised=advertised)
-        with metrics_served(server.families, metrics_port):
-            _print_start(output, server, address)
-            await stopped.wait()
-        await server.stop()
+        try:
+            with metrics_served(server.families, metrics_port):
+                _print_start(output, server, address)
+                await stopped.wait()
+        finally:
+            await server.stop()
 
     try:
         run_event_loop(serve())
     finally:
         cluster.release()
+    raise ProcessExit  # everything was answered; what its threads still do, nobody waits for
 
 
 def _print_start(output: Output, server: GatewayServer, address: tuple[str, int]) -> None:

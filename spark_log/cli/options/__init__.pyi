@@ -3,6 +3,7 @@ from .completion import complete_topics as complete_topics
 from .completion import complete_transactional_ids as complete_transactional_ids
 from .controller import ControllerOptions as ControllerOptions
 from .gateway import GatewayOptions as GatewayOptions
+from .gateway import advertised_address as advertised_address
 from .gateway import gateway_address as gateway_address
 from .group_partitions import parse_partitions as parse_partitions
 from .groups import Groups as Groups

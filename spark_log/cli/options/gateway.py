@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -112,6 +113,46 @@ def gateway_address(option: str, text: str, *, default_port: int | None = None) 
             f"{option} {text}: expected HOST:PORT with a port up to 65535, such as 127.0.0.1:9092"
         )
     return host, int(port)
+
+
+def advertised_address(listen_host: str, advertise: str | None) -> tuple[str, int] | None:
+    """Return host and port that clients connect to; None if they are those to listen on.
+
+    Args:
+        listen_host: the host to listen on.
+        advertise: the value of ``--advertise``; None without it.
+
+    Raises:
+        InvalidConfigurationError: no client can connect to the address, or it is not valid.
+    """
+    if advertise is None:
+        if _is_any_address(listen_host):
+            raise InvalidConfigurationError(
+                f"--listen {listen_host} means all addresses of this machine, and no client can "
+                f"connect to that; add --advertise with the name or the address of this machine "
+                f"that clients connect to"
+            )
+        return None
+    host, port = gateway_address("--advertise", advertise, default_port=0)
+    if _is_any_address(host):
+        raise InvalidConfigurationError(
+            f"--advertise {advertise}: no client can connect to {host}; give the name or the "
+            f"address of this machine that clients connect to"
+        )
+    return host, port
+
+
+def _is_any_address(host: str) -> bool:
+    """Return whether a host means all addresses: ``0.0.0.0``, ``::``, or another spelling."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        try:
+            return not any(socket.inet_aton(host))
+        except OSError:
+            return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_unspecified or (mapped is not None and mapped.is_unspecified)
 
 
 def _authenticates(config: GatewayConfig) -> bool:

@@ -74,6 +74,15 @@ _RAISED_IN_SPARK = re.compile(r"^(?:.*: )?spark_log\.errors\.(\w+): (.+)$", re.M
 """Last line of a Python traceback, as Spark quotes it when a task or a reader fails."""
 
 
+class ProcessExit(typer.Exit):
+    """End of a command whose process ends at once, without the end of Python's interpreter.
+
+    For a command whose threads may be in the code of a library when it has nothing left to do: at
+    the interpreter's end, a thread in Arrow's code that calls Python aborts the process, and one
+    that waits for S3 loses the library that it uses.
+    """
+
+
 def run(
     command: typer.Typer | Callable[..., None],
     *,
@@ -97,11 +106,14 @@ def run(
     # At exit the interpreter searches all objects for garbage several times, which takes a tenth of
     # the time of a short command. The memory is returned to the system in any case.
     atexit.register(gc.freeze)
+    ends_at_once = False
     try:
         set_log_level()
         with outages_shown():
             status = _invoke(_application(command), name, sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
+    except ProcessExit as end:
+        status, ends_at_once = end.exit_code, True
     except KeyboardInterrupt:
         status = INTERRUPTED
     except BrokenPipeError:
@@ -113,6 +125,11 @@ def run(
         with suppress(OSError):
             print_note(f"{name}: error: {printable(message)}")
     _flush_or_forget()
+    if ends_at_once:
+        logging.shutdown()
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(status)
     sys.exit(status)
 
 
@@ -149,6 +166,8 @@ def _invoke(application: typer.Typer, name: str, argv: Sequence[str]) -> int:
     try:
         with command.make_context(name, list(argv)) as context:
             command.invoke(context)
+    except ProcessExit:
+        raise
     except typer.Exit as end:
         return end.exit_code
     return 0

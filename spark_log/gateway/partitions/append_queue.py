@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
+
+_log = logging.getLogger(__name__)
 
 MAX_GROUP_BYTES = 33_554_432
 """Bytes of the batches of one append; a single batch may be larger."""
@@ -15,7 +18,8 @@ Append = Callable[[Sequence[ProducedBatch]], Awaitable[None]]
 """Appends batches, and sets the result of each."""
 
 Settle = Callable[[], Awaitable[None]]
-"""Does what is left to do after an append whose batches were answered; raises nothing."""
+"""Does what is left to do after an append whose batches were answered. An error is a fault of the
+program; it is logged, and the batches that wait are appended."""
 
 
 class AppendQueue:
@@ -27,13 +31,15 @@ class AppendQueue:
     id wait behind it.
     """
 
-    def __init__(self, append: Append, settle: Settle) -> None:
+    def __init__(self, append: Append, settle: Settle, *, name: str = "") -> None:
         """Return an empty queue.
 
         Args:
             append: appends batches.
             settle: called after each append, before the next one.
+            name: the topic and the partition, for the log.
         """
+        self._name = name
         self._append = append
         self._settle = settle
         self._waiting: deque[tuple[ProducedBatch, asyncio.Future[ProduceResult]]] = deque()
@@ -64,22 +70,33 @@ class AppendQueue:
     async def _run(self) -> None:
         try:
             while group := self._take():
-                try:
-                    await self._append([produced for produced, _ in group])
-                except BaseException as error:
-                    for _, future in group:
-                        if not future.done():
-                            future.set_exception(error)
-                    if not isinstance(error, Exception):
-                        raise
+                if not await self._append_group(group):
                     continue
-                for produced, future in group:
-                    if not future.done():  # its connection was closed meanwhile
-                        assert produced.result is not None
-                        future.set_result(produced.result)
-                await self._settle()
+                try:
+                    await self._settle()
+                except Exception:  # the batches that wait are no part of it
+                    _log.exception("%s: what an append left to do has failed", self._name)
         finally:
             self._task = None
+
+    async def _append_group(
+        self, group: Sequence[tuple[ProducedBatch, asyncio.Future[ProduceResult]]]
+    ) -> bool:
+        """Append batches, and answer each of them; return whether the append was made."""
+        try:
+            await self._append([produced for produced, _ in group])
+            results = [_result_of(produced) for produced, _ in group]
+        except BaseException as error:
+            for _, future in group:
+                if not future.done():
+                    future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+            return False
+        for result, (_, future) in zip(results, group, strict=True):
+            if not future.done():  # its connection was closed meanwhile
+                future.set_result(result)
+        return True
 
     def _take(self) -> list[tuple[ProducedBatch, asyncio.Future[ProduceResult]]]:
         """Remove and return the batches of the next append."""
@@ -100,3 +117,8 @@ class AppendQueue:
             group.append(self._waiting.popleft())
         self._waiting.extendleft(reversed(held_back))
         return group
+
+
+def _result_of(produced: ProducedBatch) -> ProduceResult:
+    assert produced.result is not None, "an append sets the result of each batch"
+    return produced.result

@@ -109,7 +109,7 @@ class GatewayPartition:
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
-        self._queue = AppendQueue(self._append, self._settle)
+        self._queue = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
         self._unreplicated: Appended | None = None
         self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.

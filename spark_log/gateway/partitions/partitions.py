@@ -19,9 +19,6 @@ from spark_log.log import ProbeInterval
 from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.threads import MergeThread
 
-_MERGE_END_S = 5.0
-"""Maximum time for which the end of a gateway waits for a merge."""
-
 
 class Partitions:
     """The partitions of a gateway, for one event loop.
@@ -78,14 +75,14 @@ class Partitions:
         for *_, partition in self._opened.values():
             partition.on_changed()
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = 0.0) -> None:
         """End the probes and the merges.
 
-        A merge that runs is waited for, but not for long: a thread that is in Arrow's code when the
-        interpreter ends aborts the process.
+        Args:
+            timeout_s: the maximum time to wait for a merge that runs.
         """
         self.tail_watch.close()
-        self._merges.close(_MERGE_END_S)
+        self._merges.close(timeout_s)
 
     # --- metadata --------------------------------------------------------------------------------
 

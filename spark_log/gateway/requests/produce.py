@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from spark_log.errors import SparkLogError
-from spark_log.gateway.errors import ErrorCode, error_code
+from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.partitions import GatewayPartition, ProducedBatch, ProduceResult
 from spark_log.gateway.protocol import message_class
@@ -88,9 +88,14 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 in_transaction[TopicIdPartition(topic.topic_id, each.index)] = produced
             appends[key] = _Append(partition, partition.append(produced))
     if in_transaction:
-        await _add_to_transaction(
-            gateway, request.transactional_id, in_transaction, context.api_version
-        )
+        try:
+            await _add_to_transaction(
+                gateway, request.transactional_id, in_transaction, context.api_version
+            )
+        except BaseException:  # nothing would append them, and others wait behind them
+            for append in appends.values():
+                append.partition.withdraw(append.future)
+            raise
     timeout_ms = None if request.acks == 0 else deadline_ms - gateway.partitions.now_ms()
     await _wait(gateway, context, appends.values(), timeout_ms)
     results |= {key: each.result for key, each in appends.items()}
@@ -182,6 +187,7 @@ async def _add_to_transaction(
     for key, produced in batches.items():
         found = ProducerIdAndEpoch(*_PRODUCER.unpack_from(produced.data, _PRODUCER_POSITION))
         by_producer.setdefault(found, set()).add(key)
+    code_of = partial(produce_error, api_version=api_version, is_kept=is_kept)
     failed: dict[TopicIdPartition, ProduceResult] = {}
     for producer, added in by_producer.items():
         try:
@@ -192,12 +198,11 @@ async def _add_to_transaction(
                 added,
             )
         except SparkLogError as error:
-            code = produce_error(error, api_version) if is_kept else error_code(error)
-            result = ProduceResult(code, message=str(error))
+            result = ProduceResult(code_of(error), message=str(error))
             failed |= dict.fromkeys(added, result)
-        if is_kept:
-            for key in added:
-                batches[key].code_of = partial(produce_error, api_version=api_version)
+        for key in added:
+            batches[key].code_of = code_of
+            if is_kept:
                 batches[key].verify = partial(_verify, gateway, transactional_id, producer, key)
     image = partitions.known_image
     for key, produced in batches.items():

@@ -1,6 +1,9 @@
-"""The error codes of requests to a transaction's coordinator."""
+"""Requests to a transaction's coordinator: whether they are late, and their error codes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from spark_log.errors import (
     InvalidTxnStateError,
@@ -12,9 +15,32 @@ from spark_log.errors import (
 )
 from spark_log.gateway.errors import ErrorCode, error_code
 
+if TYPE_CHECKING:
+    from spark_log.gateway.gateway import Gateway
+
 _FIRST_WITH_PRODUCER_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}
 """The first version of an API that knows PRODUCER_FENCED (KIP-588). Batches and offsets never get
 this code: their clients know INVALID_PRODUCER_EPOCH."""
+
+
+class LateRequestError(SparkLogError):
+    """The request may be late: another gateway may have coordinated its transactional id since."""
+
+
+def late_check(gateway: Gateway, transactional_id: str) -> Callable[[], None]:
+    """Return a check for each decision of a request that arrives now; it may be late by then.
+
+    The check raises `LateRequestError` (protocol G22).
+    """
+    term = gateway.term
+
+    def check() -> None:
+        if not gateway.has_coordinated(term, transactional_id, "transaction"):
+            raise LateRequestError(
+                f"nothing was changed for {transactional_id!r}: another gateway may coordinate it"
+            )
+
+    return check
 
 
 def coordinator_error(error: SparkLogError) -> ErrorCode:
@@ -23,6 +49,8 @@ def coordinator_error(error: SparkLogError) -> ErrorCode:
     A storage that does not answer is a coordinator that is not available: clients ask again. They
     take the code of a broken log directory for the end of their producer.
     """
+    if isinstance(error, LateRequestError):
+        return ErrorCode.NOT_COORDINATOR
     if isinstance(error, (StorageError, UnknownOutcomeError)):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode(error_code(error))
@@ -40,11 +68,21 @@ def kept_error(error: SparkLogError, api_key: int, api_version: int) -> ErrorCod
     return coordinator_error(error)
 
 
-def produce_error(error: SparkLogError, api_version: int) -> ErrorCode:
-    """Return the error code for a batch of a client that keeps its identity."""
-    if isinstance(error, (ProducerFencedError, TransactionAbortableError)):
+def produce_error(error: SparkLogError, api_version: int, *, is_kept: bool) -> ErrorCode:
+    """Return the error code for a batch in a transaction.
+
+    A fenced producer gets INVALID_PRODUCER_EPOCH, as from Kafka's leaders.
+
+    Args:
+        error: why the batch was refused.
+        api_version: the version of the request.
+        is_kept: whether the client keeps its identity after a transaction.
+    """
+    if isinstance(error, ProducerFencedError):
         return ErrorCode.INVALID_PRODUCER_EPOCH
-    if isinstance(error, InvalidTxnStateError) and api_version >= _FIRST_WITH_ABORTABLE:
+    if is_kept and isinstance(error, TransactionAbortableError):
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if is_kept and isinstance(error, InvalidTxnStateError) and api_version >= _FIRST_WITH_ABORTABLE:
         return ErrorCode.TRANSACTION_ABORTABLE
     return ErrorCode(error_code(error))
 

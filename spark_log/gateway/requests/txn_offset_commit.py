@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from spark_log.errors import CommitFailedError, SparkLogError
+from spark_log.errors import CommitFailedError, ProducerFencedError, SparkLogError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
@@ -81,6 +81,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
             code = coordinator_error(error)
             if is_kept:
                 code = kept_error(error, context.api_key, context.api_version)
+            elif isinstance(error, ProducerFencedError):
+                code = ErrorCode.INVALID_PRODUCER_EPOCH  # as from Kafka
     return _response(request, lambda name, number: refused.get((name, number), code))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from spark_log.log.clean.retention import is_no_time
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
 from spark_log.log.segment import SegmentSummary
@@ -59,7 +60,9 @@ def log_to_clean(
     """Return the cleanable range of a log, and the view of the log that it is valid for.
 
     The range ends before the last segment (Kafka's active segment), and before the first dirty
-    segment with a record younger than ``min.compaction.lag.ms``.
+    segment with a record younger than ``min.compaction.lag.ms``. The time of its file stands for
+    the timestamps of a segment whose records have none (-1 ms in Kafka), as in Kafka
+    (``LogSegment.largestTimestamp``), and for the oldest of a segment of which a record has none.
 
     Args:
         log: the partition's log.
@@ -83,8 +86,11 @@ def log_to_clean(
     for segment, summary in zip(view.live.segments[:-1], summaries[:-1], strict=True):
         if summary.end_offset > limit_offset:
             break
+        largest_us = summary.max_timestamp_us
+        if is_no_time(largest_us):
+            largest_us = segment.file.modified_us
         if summary.end_offset > first_dirty and (
-            log.config.min_compaction_lag_ms and summary.max_timestamp_us > young_us
+            log.config.min_compaction_lag_ms and largest_us > young_us
         ):
             break
         end_offset = summary.end_offset
@@ -101,6 +107,8 @@ def log_to_clean(
         oldest_us = summary.min_timestamp_us
         if oldest_us is None:
             oldest_us = summary.max_timestamp_us
+        if is_no_time(oldest_us):
+            oldest_us = segment.file.modified_us
         is_overdue |= 0 < oldest_us < overdue_us
     end_offset = max(end_offset, first_dirty)
     found = LogToClean(

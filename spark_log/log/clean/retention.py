@@ -69,7 +69,7 @@ def find_retention_breach(
     if config.retention_ms >= 0:
         for index, segment in enumerate(segments[by_size:expirable], by_size):
             largest_us = segment.max_timestamp_us
-            if largest_us < NO_TIMESTAMP:
+            if is_no_time(largest_us):
                 largest_us = modified_us_of(index)
             age_us = now_us - largest_us
             if age_us <= config.retention_ms * 1000:
@@ -79,6 +79,11 @@ def find_retention_breach(
     count = by_size + by_time
     start = segments[count - 1].end_offset if count else None
     return RetentionBreach(by_size, by_time, start, future_us)
+
+
+def is_no_time(timestamp_us: int) -> bool:
+    """Return whether the time of its file stands for a record's timestamp: it has none (-1 ms)."""
+    return timestamp_us < NO_TIMESTAMP
 
 
 def _beyond_size(segments: Sequence[SegmentSummary], retention_bytes: int) -> int:

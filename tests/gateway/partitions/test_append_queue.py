@@ -65,6 +65,53 @@ def test_the_first_batch_is_appended_at_once_and_those_behind_it_together():
     run(test)
 
 
+def test_an_unexpected_error_after_an_append_is_logged_and_the_next_batches_are_appended(caplog):
+    async def test():
+        appends = Appends()
+
+        async def fail():
+            raise KeyError("a fault of the program")
+
+        appends.queue = AppendQueue(appends.append, fail, name="flights-0")
+        first = appends.put("a")[1]
+        await settle()
+        waiting = [appends.put(name)[1] for name in "bc"]
+        for _ in range(2):
+            appends.may_end.release()
+        assert (await first).base_offset == 1
+        await settle()
+        assert [each.done() and each.result().base_offset for each in waiting] == [2, 2]
+
+    run(test)
+    assert "flights-0" in caplog.text
+    assert "a fault of the program" in caplog.text
+
+
+def test_a_batch_that_an_append_forgot_is_an_error_of_its_append_and_of_no_other():
+    async def test():
+        appends = Appends()
+        appended = []
+
+        async def append(produced):
+            await appends.may_end.acquire()
+            if appended:
+                produced[0].result = ProduceResult(base_offset=1)
+            appended.append(produced)
+
+        appends.queue = AppendQueue(append, nothing_left)
+        first = appends.put("a")[1]
+        await settle()
+        second = appends.put("b")[1]
+        for _ in range(2):
+            appends.may_end.release()
+        await settle()
+        assert isinstance(first.exception(), AssertionError)
+        assert second.done()
+        assert second.result().base_offset == 1
+
+    run(test)
+
+
 def test_what_is_left_to_do_after_an_append_is_done_after_its_answer_and_before_the_next_one():
     async def test():
         appends = Appends()

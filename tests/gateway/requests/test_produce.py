@@ -1,6 +1,7 @@
 """Produce: what a client is answered to its batches."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -231,6 +232,15 @@ class TestATransaction:
         assert answer.error_code
         assert not rows_of(fetch(client, 0))
 
+    def test_of_a_fenced_producer_is_refused_with_the_code_that_kafkas_leaders_use(self, client):
+        old = client.ask("InitProducerId", 6, transactional_id="x", transaction_timeout_ms=60_000)
+        client.ask("InitProducerId", 6, transactional_id="x", transaction_timeout_ms=60_000)
+        data = client_batch(
+            producer_id=old.producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+        answer = produce(client, data, version=12, transactional_id="x")
+        assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
     def test_gets_its_partition_added(self, client, gateway):
         coordinator = TransactionCoordinator(gateway.cluster, "mine")
         owner = coordinator.initialize(60_000)
@@ -248,6 +258,25 @@ class TestATransaction:
         assert len(rows_of(fetch(client, 0))) == 2
         coordinator.commit(owner)
         assert len(rows_of(fetch(client, 0, isolation_level=1, max_wait_ms=5000))) == 2
+
+    def test_whose_coordinator_fails_leaves_no_batch_in_the_queue(
+        self, client, gateway, monkeypatch
+    ):
+        owner = TransactionCoordinator(gateway.cluster, "mine").initialize(60_000)
+        data = client_batch(
+            producer_id=owner.producer_id,
+            producer_epoch=owner.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        with monkeypatch.context() as patch:
+            fault = {"add_partitions": lambda *_: 1 / 0}
+            patch.setattr(gateway.server.gateway, "transactions", SimpleNamespace(**fault))
+            answer = produce(client, data, version=12, transactional_id="mine")
+            assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        # Batches of one transactional id wait for those before them.
+        assert produce(client, data, version=12, transactional_id="mine").error_code == 0
+        assert len(rows_of(fetch(client, 0))) == 2
 
 
 class TestATimeout:

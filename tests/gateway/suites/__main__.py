@@ -22,8 +22,12 @@ from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kafka_streams.integration_suite import KafkaStreamsTests
+from tests.gateway.suites.kafka_streams.suite import KafkaStreams
+from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
@@ -54,7 +58,13 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 )
 """The suites of clients in other languages, in the order in which they are run."""
 
-KAFKA_SUITES: tuple[Suite, ...] = (KafkaConnect(),)
+KAFKA_SUITES: tuple[Suite, ...] = (
+    KafkaTools(),
+    KafkaStreams(),
+    KafkaStreamsTests(),
+    KafkaConnect(),
+    KafkaMirror(),
+)
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 
 GROUPS: dict[str, tuple[Suite, ...]] = {"clients": CLIENT_SUITES, "kafka": KAFKA_SUITES}

@@ -51,10 +51,12 @@ class Gateways:
     Attributes:
         root: the root's directory.
         addresses: host and port of each gateway.
+        is_kafka: whether it is a real broker of Kafka in their place.
     """
 
     root: Path
     addresses: tuple[str, ...]
+    is_kafka: bool = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -94,7 +96,7 @@ def running_kafka(root: Path, address: str | None = None) -> Iterator[Gateways]:
     settings = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
     root.mkdir()
     with KafkaBroker(root, port=port, settings=settings) as broker:
-        yield Gateways(root, (address or broker.bootstrap_servers,))
+        yield Gateways(root, (address or broker.bootstrap_servers,), is_kafka=True)
 
 
 class Suite(ABC):

@@ -40,10 +40,16 @@ SETTLED_MS = 61_000
 """Time after which a log may be compacted again."""
 
 
-def append(log, *pairs, producer=None):
+NO_TIME_US = -1000
+"""A record without a timestamp: -1 ms in Kafka."""
+
+
+def append(log, *pairs, producer=None, timestamps_us=None):
     """Append records ``(key, value)`` as one segment."""
-    now_us = log.clock.time_us()
-    rows = [row(value, key=key, timestamp=now_us) for key, value in pairs]
+    times = timestamps_us or [log.clock.time_us()] * len(pairs)
+    rows = [
+        row(value, key=key, timestamp=time) for (key, value), time in zip(pairs, times, strict=True)
+    ]
     return log.append(record_batch(rows), producer=producer).base_offset
 
 
@@ -266,6 +272,30 @@ class TestLag:
         clock.advance_ms(1001)
         found, _ = log_to_clean(log, log.observe(), now_us=clock.time_us())
         assert found.is_overdue
+
+    def test_the_time_of_its_file_counts_for_records_without_a_timestamp(self, store, clock):
+        log = open_log(store, clock=clock, cleanup_policy="compact", min_compaction_lag_ms=1000)
+        append(log, (b"a", b"0"), timestamps_us=[NO_TIME_US])
+        append(log, (b"a", b"1"), timestamps_us=[NO_TIME_US])
+        append(log, (b"a", b"2"))
+        clock.advance_ms(999)
+        assert compacted(log).end_offset == 0
+        clock.advance_ms(SETTLED_MS)
+        assert compacted(log).end_offset == 2
+        assert pairs(log) == [(1, b"a", b"1"), (2, b"a", b"2")]
+
+    @pytest.mark.parametrize("is_alone", [True, False])
+    def test_a_record_without_a_timestamp_makes_the_log_overdue_by_its_file(
+        self, store, clock, is_alone
+    ):
+        log = open_log(store, clock=clock, cleanup_policy="compact", max_compaction_lag_ms=1000)
+        without, rest = (b"a", b"0"), [] if is_alone else [(b"b", b"0")]
+        times = [NO_TIME_US, *(clock.time_us() for _ in rest)]
+        append(log, without, *rest, timestamps_us=times)
+        append(log, (b"a", b"1"))
+        assert not log_to_clean(log, log.observe(), now_us=clock.time_us())[0].is_overdue
+        clock.advance_ms(1001)
+        assert log_to_clean(log, log.observe(), now_us=clock.time_us())[0].is_overdue
 
 
 def test_only_live_segments_are_compacted(log):
