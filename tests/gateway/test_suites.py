@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,9 @@ from spark_log import Admin, ConfigResource, ConfigResourceType
 from tests.gateway.processes import free_port
 from tests.gateway.suites import __main__ as suites
 from tests.gateway.suites.kafka_clients import gateway_host
+from tests.gateway.suites.kafka_tools.tool_runner import ToolResult
+from tests.gateway.suites.kafka_tools.tools import Tools
+from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, page, write_results
 from tests.gateway.suites.suite import (
@@ -131,3 +135,48 @@ def test_a_quick_suite_has_no_failure(suite):
     results = list(suites.results_of(suite))
     assert results
     assert [each for each in results if each.outcome is Outcome.FAILED] == []
+
+
+def test_what_a_tool_writes_at_a_gateway_is_compared_but_for_what_may_differ():
+    test, other = "kafka-features: features", "kafka-topics: delete"
+    kafka = "$ kafka-features\nFeature: kraft.version\nFeature: group.version Epoch: 7\nstatus 0"
+    gateway = "$ kafka-features\nFeature: group.version Epoch: 0\nstatus 0"
+    assert compared(test, (kafka, ""), (gateway, "")).outcome is Outcome.PASSED
+    assert compared(other, (kafka, ""), (gateway, "")).outcome is Outcome.FAILED
+    changed = compared(test, (kafka, ""), (gateway.replace("status 0", "status 1"), ""))
+    assert changed.outcome is Outcome.FAILED
+    assert "-status 0\n+status 1" in changed.reason
+    assert compared(test, (kafka, "AssertionError"), (gateway, "")).reason.startswith("at Kafka")
+    assert compared(test, (kafka, ""), (gateway, "Error")).outcome is Outcome.FAILED
+
+
+def test_a_tool_writes_ids_times_and_messages_of_its_server():
+    class Runner:
+        def run(self, tool, arguments, given):
+            stdout = "TopicId: AAAAAAAAAAAAAAAAAAAAAQ at 2026-11-27 20:00:00,123 of 10.0.0.9:9092\n"
+            stderr = (
+                "org.apache.kafka.common.errors.TopicExistsException: it exists\n\tat a.B.c(D)\n"
+            )
+            return ToolResult(1, stdout, f"{stderr}it exists\n")
+
+    tools = Tools("10.0.0.9:9092", Runner(), Path("/nowhere"), "x")
+    tools.run("kafka-topics", "--list", status=1)
+    assert str(tools.transcript[0]) == (
+        "$ kafka-topics --bootstrap-server ADDRESS --list\n"
+        "TopicId: ID at DATE of ADDRESS\n"
+        "! org.apache.kafka.common.errors.TopicExistsException\n"
+        "! <message of TopicExistsException>\n"
+        "status 1"
+    )
+    with pytest.raises(AssertionError, match="expected status 0"):
+        tools.run("kafka-topics", "--list")
+    with pytest.raises(AssertionError, match="expected 'yes'"):
+        tools.run("kafka-topics", "--list", status=1, says="yes")
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
+    results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
+    assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
