@@ -30,7 +30,7 @@ _MESSAGE = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+Exception):
 _BY_NATURE: tuple[tuple[str, str], ...] = (
     (r"^Option [ (*=)a-z]*Description *\n(.|\n)*", ""),  # the usage
     (r"^\s+(at [\w.$/]+[.<].*|\.\.\. \d+ more)\n", ""),  # Java's stack
-    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,:]\d{3}Z?", "DATE"),
+    (r"\b\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,:]\d{3}Z?", "DATE"),
     (r"\b1[6-9]\d{11}\b", "TIME"),
     (r"\b(\S+-client|one)-([\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|[\w-]{22})(?![\w-])", "MEMBER"),
     (r"[\w-]{22}( +/HOST)", r"ID\1"),  # of a member by the consumer protocol
