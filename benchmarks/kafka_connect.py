@@ -23,7 +23,7 @@ CONNECT_ARTIFACTS = (
     ),
     "org.slf4j:slf4j-simple:1.7.36",
 )
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """Time that a worker may take for anything on a busy machine."""
 
 _CONFLICTS = (404, 409, 500, 503)

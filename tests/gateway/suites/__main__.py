@@ -25,6 +25,7 @@ from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
+from tests.gateway.suites.kafka_streams.integration_suite import KafkaStreamsTests
 from tests.gateway.suites.kafka_streams.suite import KafkaStreams
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
 from tests.gateway.suites.kafkajs import KafkaJs
@@ -60,6 +61,7 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaTools(),
     KafkaStreams(),
+    KafkaStreamsTests(),
     KafkaConnect(),
     KafkaMirror(),
 )

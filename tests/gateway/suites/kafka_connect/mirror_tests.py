@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 
 from benchmarks.kafka_broker import KafkaBroker
-from benchmarks.kafka_connect import ConnectProcess, properties
+from benchmarks.kafka_connect import PATIENCE_S, ConnectProcess, properties
 from tests.gateway.processes import free_port
 from tests.gateway.suites.kafka_connect.place import (
     Place,
@@ -96,7 +96,7 @@ def mirror_maker(
 
 def _wait_for(process: ConnectProcess, condition: Callable[[], Any], complaint: str) -> Any:
     try:
-        return wait_until(condition, complaint, interval_s=0.3)
+        return wait_until(condition, complaint, timeout_s=PATIENCE_S, interval_s=0.3)
     except AssertionError as error:
         raise AssertionError(f"{error}; its log ends:\n{process.last_log_lines()}") from None
 
@@ -243,7 +243,7 @@ def _read_by_group(topics: Topics, topic: str, group: str, count: int) -> list[s
         return len(found) == count
 
     try:
-        wait_until(take, f"the group read only {len(found)}")
+        wait_until(take, "the group does not read all", timeout_s=PATIENCE_S)
         consumer.commit(asynchronous=False)
     finally:
         consumer.close()
@@ -259,8 +259,11 @@ def groups_continue_at_the_copy(flow: Flow, process: ConnectProcess) -> None:
     group, part = f"readers-{flow.source}", f"half-{flow.source}"
     assert _read_by_group(flow.read, topic, group, 1000) == numbered(1000)
     _read_by_group(flow.read, topic, part, 500)
-    ends = _wait_for(process, lambda: flow.written.committed(group), "the group has no offset")
-    assert ends == {(copy, 0): 1000}
+    _wait_for(
+        process,
+        lambda: flow.written.committed(group) == {(copy, 0): 1000},
+        f"the group's offsets are {flow.written.committed(group)}",
+    )
     halves = _wait_for(process, lambda: flow.written.committed(part), "the group has no offset")
     # MirrorMaker keeps fewer of its pairs of offsets the older they are, and errs to the earlier.
     assert 0 < halves[copy, 0] <= 500

@@ -208,7 +208,9 @@ class Topics:
         """
         if not at_least and not self.partitions(topic):
             return []
-        partitions = wait_until(lambda: self.partitions(topic), f"there is no {topic}")
+        partitions = wait_until(
+            lambda: self.partitions(topic), f"there is no {topic}", timeout_s=PATIENCE_S
+        )
         settings = {
             "group.id": "tests",
             "enable.auto.commit": "false",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_connect import RestError
+from benchmarks.kafka_connect import PATIENCE_S, RestError
 from tests.gateway.suites.kafka_connect.place import (
     Place,
     assert_once_in_order,
@@ -311,7 +311,7 @@ def _stop(place: Place, connector: str) -> None:
 
 def _wait_for_size(place: Place, sink: Path, lines: list[str]) -> None:
     """Wait until a sink has written as much as these lines, and compare them in any order."""
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + PATIENCE_S
     while True:
         found = sink.read_text().splitlines() if sink.exists() else []
         if len(found) >= len(lines):

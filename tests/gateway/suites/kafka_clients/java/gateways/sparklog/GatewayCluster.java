@@ -123,6 +123,9 @@ public final class GatewayCluster implements ClusterInstance {
 
     @Override
     public void startBroker(int id) {
+        if (isAlive(id)) {
+            return;
+        }
         pids.put(id, GatewayHost.start(List.of(arguments(id))).get(0));
         waitForReadyBrokers();
     }

@@ -33,9 +33,7 @@ final class ServerProperties {
         Map.entry("group.share.assignors", "It asks for a share group (KIP-932)."),
         Map.entry("log.segment.bytes", "It has a default of topics' configs in the brokers' or the controllers' properties."),
         Map.entry("metric.reporters", "It asks for a broker's telemetry plugin, a class of Java (KIP-714)."),
-        Map.entry("producer.id.expiration.check.interval.ms", "It expects that ids of producers expire within seconds: spark-log clean forgets them."),
-        Map.entry("unstable.api.versions.enable", "It asks for unstable versions of the broker's API."),
-        Map.entry("unstable.feature.versions.enable", "It asks for unstable features of the broker."));
+        Map.entry("producer.id.expiration.check.interval.ms", "It expects that ids of producers expire within seconds: spark-log clean forgets them."));
 
     private final ClusterConfig config;
 
