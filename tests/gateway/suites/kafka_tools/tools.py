@@ -16,7 +16,6 @@ from tests.gateway.suites.kafka_tools.tool_runner import (
     JVM_FLAGS,
     LOG_FLAG,
     ToolResult,
-    ToolRunner,
     class_path,
 )
 
@@ -74,12 +73,18 @@ class Tools:
         folder: a folder for files.
     """
 
-    def __init__(self, bootstrap: str, runner: ToolRunner, folder: Path, prefix: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        run_tool: Callable[[str, tuple[str, ...], str], ToolResult],
+        folder: Path,
+        prefix: str,
+    ) -> None:
         self.bootstrap = bootstrap
         self.prefix = prefix
         self.transcript: list[Command] = []
         self.folder = folder
-        self._runner = runner
+        self._run_tool = run_tool
 
     def run(
         self,
@@ -138,7 +143,7 @@ class Tools:
             result = (
                 self._run_apart(tool, texts)
                 if is_apart
-                else self._runner.run(CLASSES[tool], texts, given)
+                else self._run_tool(CLASSES[tool], texts, given)
             )
             if is_there is None or is_there(result.stdout):
                 break
