@@ -151,15 +151,12 @@ def test_what_a_tool_writes_at_a_gateway_is_compared_but_for_what_may_differ():
 
 
 def test_a_tool_writes_ids_times_and_messages_of_its_server():
-    class Runner:
-        def run(self, tool, arguments, given):
-            stdout = "TopicId: AAAAAAAAAAAAAAAAAAAAAQ at 2026-11-27 20:00:00,123 of 10.0.0.9:9092\n"
-            stderr = (
-                "org.apache.kafka.common.errors.TopicExistsException: it exists\n\tat a.B.c(D)\n"
-            )
-            return ToolResult(1, stdout, f"{stderr}it exists\n")
+    def run_tool(tool, arguments, given):
+        stdout = "TopicId: AAAAAAAAAAAAAAAAAAAAAQ at 2026-11-27 20:00:00,123 of 10.0.0.9:9092\n"
+        stderr = "org.apache.kafka.common.errors.TopicExistsException: it exists\n\tat a.B.c(D)\n"
+        return ToolResult(1, stdout, f"{stderr}it exists\n")
 
-    tools = Tools("10.0.0.9:9092", Runner(), Path("/nowhere"), "x")
+    tools = Tools("10.0.0.9:9092", run_tool, Path("/nowhere"), "x")
     tools.run("kafka-topics", "--list", status=1)
     assert str(tools.transcript[0]) == (
         "$ kafka-topics --bootstrap-server ADDRESS --list\n"
