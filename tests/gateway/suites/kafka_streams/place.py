@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -304,7 +304,7 @@ class Feeder(threading.Thread):
                 self._producer.poll(min(0.1, due_s - now_s))
             if self.is_ending.is_set():
                 break
-            more = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
+            more: dict[str, Any] = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
             self._producer.produce(
                 self._topic, value, key=key, on_delivery=self._on_delivery, **more
             )
