@@ -1,6 +1,7 @@
 """docs/gateway-clients.md: its examples, with the programs that they are about."""
 
 import json
+import os
 import shutil
 import subprocess
 from contextlib import contextmanager
@@ -9,12 +10,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_broker import KafkaBroker, find_java
+from benchmarks.java_program import SMALL_JVM
+from benchmarks.kafka_broker import KafkaBroker, fetch_jars, find_java
 from benchmarks.kafka_connect import ConnectProcess, connect_jars
+from benchmarks.streams_application import STREAMS_ARTIFACTS
 from tests.docs.blocks import block
 from tests.gateway.connect.debezium import debezium_plugins
 from tests.gateway.connect.postgres import PROGRAMS, running_postgres
 from tests.gateway.processes import free_port
+from tests.gateway.suites.kafka_tools.tool_runner import CLASSES, LOG_FLAG, class_path
 from tests.gateway.test_page import run, served
 from tests.waiting import TIMEOUT_S, wait_until
 
@@ -65,6 +69,24 @@ def test_kcat():
     with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
         found = run(at_port(block("docs/gateway-clients.md", "enable.idempotence"), port))
         assert found == block("docs/gateway-clients.md", "0 anvil 3")
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafkas_tools(folder, monkeypatch):
+    for name, tool in CLASSES.items():
+        program = folder / "bin" / f"{name}.sh"
+        program.parent.mkdir(exist_ok=True)
+        java = f'exec "{find_java()}" {LOG_FLAG} -cp "{class_path()}" {tool} "$@"'
+        program.write_text(f"#!/bin/sh\n{java}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        found = run(f"({at_port(block('docs/gateway-clients.md', 'kafka-topics.sh'), port)}) 2>&1")
+    expected = block("docs/gateway-clients.md", "Created topic parts")
+    assert sorted(line.split() for line in found.splitlines() if line) == sorted(
+        line.split() for line in expected.splitlines()
+    )
 
 
 @pytest.mark.long
@@ -155,6 +177,28 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
             wait_until(lambda: offset() == 100, "the group has no offset", interval_s=0.5)
             copies.close()
     assert "number:99\torder 99" in found
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafka_streams_counts_words(folder):
+    jars = fetch_jars("streams", STREAMS_ARTIFACTS)
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        run(block("docs/gateway-clients.md", "console-producer lines"))
+        program = block("docs/gateway-clients.md", "public class WordCount")
+        (folder / "WordCount.java").write_text(at_port(program, port))
+        command = [find_java(), *SMALL_JVM, "-cp", f"{jars}/*", "WordCount.java"]
+        with (
+            (folder / "streams.log").open("wb") as log,
+            subprocess.Popen(command, stdout=log, stderr=log) as application,
+        ):
+            try:
+                found = run(block("docs/gateway-clients.md", "console-consumer counts"))
+                application.terminate()
+                application.wait(TIMEOUT_S)
+            finally:
+                application.kill()
+    assert found == block("docs/gateway-clients.md", "to\t1")
 
 
 @pytest.mark.long

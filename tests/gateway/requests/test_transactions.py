@@ -170,6 +170,7 @@ def test_producers_of_partitions_are_described(client, root):
     ).topics
     first, second, unknown = topic.partitions
     assert [each.last_sequence for each in first.active_producers] == [0]
+    assert [each.coordinator_epoch for each in first.active_producers] == [-1]
     assert (second.error_code, second.active_producers) == (0, [])
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 

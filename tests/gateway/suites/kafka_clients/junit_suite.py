@@ -39,6 +39,8 @@ class JUnitSuite(Suite):
         test_artifacts: those that are on the class path without their dependencies.
         tests_in: the jars of ``test_artifacts`` with tests, and the folder of these in the jar.
         sources: folders with classes of ours that come before Kafka's of the same names.
+        patches: programs of ours in Java that change classes of the tests: each gets the folder of
+            the classes that come first.
         heap: the maximum size of the heap.
     """
 
@@ -47,6 +49,7 @@ class JUnitSuite(Suite):
     test_artifacts: ClassVar[Sequence[str]]
     tests_in: ClassVar[Sequence[tuple[str, str]]]
     sources: ClassVar[Sequence[Path]] = (_JAVA / "gateways",)
+    patches: ClassVar[Sequence[str]] = ()
     heap: ClassVar[str] = "400m"
 
     def is_listed(self, name: str) -> bool:
@@ -78,6 +81,9 @@ class JUnitSuite(Suite):
         # With Kafka the tests start brokers of their own, in the process of the tests.
         for each in (_JAVA / "runner", *(() if gateways.is_kafka else self.sources)):
             self._compile(classes, each)
+        for program in () if gateways.is_kafka else self.patches:
+            java = [find_java(), "-cp", f"{classes}:{self._class_path()}"]
+            run_program([*java, program, classes], time_limit_s=120)
         properties = (
             f"-Dgateway.host={sys.executable} -m {gateway_host.__name__} {beside / 'log'}",
             f"-Dgateway.roots={beside}",

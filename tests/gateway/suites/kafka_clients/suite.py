@@ -41,6 +41,9 @@ _NOT_APPLICABLE = {
         "MetadataVersionIntegrationTest.testDefaultIsLatestVersion",
         "MetadataVersionIntegrationTest.testUpgradeSameVersion",
     ),
+    "It forbids to delete topics: gateways have no such setting.": (
+        "DeleteTopicTest.testDisableDeleteTopic",
+    ),
     "It asks for unstable features of the broker.": (
         "DescribeFeaturesTest.testUnstableApiVersions",
     ),
@@ -106,6 +109,7 @@ class KafkaClients(JUnitSuite):
     version = _KAFKA
     artifacts = _ARTIFACTS
     test_artifacts = _TESTS
+    patches = ("sparklog.WithoutOffsetsTopic",)
     tests_in = (("kafka-clients-integration-tests", "org/"), ("kafka_2.13", "kafka/api/"))
     not_applicable: ClassVar[Mapping[str, str]] = {
         test: reason for reason, tests in _NOT_APPLICABLE.items() for test in tests

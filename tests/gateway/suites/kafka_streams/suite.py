@@ -51,7 +51,7 @@ def _compiled(folder: Path, jars: str) -> str:
     """Compile the program beside this file; return the class path with it."""
     javac = Path(find_java()).with_name("javac")
     classes = folder / "classes"
-    source = Path(__file__).with_name("EosTest.java")
+    source = Path(__file__).parent / "java/org/apache/kafka/streams/tests/EosTest.java"
     run_program([javac, "-nowarn", "-cp", jars, "-d", classes, source])
     return f"{classes}:{jars}"
 
@@ -88,6 +88,7 @@ def _tests() -> dict[str, Test]:
         )
     found |= {
         "state-is-restored": partial(applications.state_is_restored, guarantee=EOS),
+        "application-reset": partial(applications.reset, guarantee=EOS),
         "table-join": partial(applications.table_join, guarantee=EOS),
         "stream-join": partial(applications.stream_join, guarantee=EOS),
         "tumbling-windows": partial(applications.windows, guarantee=EOS, topology="tumbling"),
