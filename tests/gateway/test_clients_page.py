@@ -146,7 +146,7 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
         KafkaBroker(folder) as kafka,
         served(block("docs/gateway-clients.md", "--create --listen")) as (_, port),
     ):
-        clients = {"bootstrap.servers": kafka.bootstrap_servers}
+        clients = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
         producer = Producer(clients)
         for number in range(100):
             producer.produce("orders", f"order {number}", headers={"number": str(number)})
@@ -162,6 +162,8 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
             assert len(consumer.consume(100, timeout=60)) == 100
             consumer.commit(asynchronous=False)
             consumer.close()
+            topics = "spark-log topics list --root log"
+            wait_until(lambda: "kafka.orders" in run(topics), "there is no copy", interval_s=1)
             found = run(
                 "spark-log console-consumer kafka.orders --root log --from-beginning"
                 " --max-messages 100 --property print.headers=true"
