@@ -12,6 +12,7 @@ from tests.gateway.suites import __main__ as suites
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, page, write_results
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -101,4 +102,13 @@ def test_a_quick_suite_has_no_failure(suite):
 def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
     results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
     assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_sparks_connector_and_ours_read_the_same_rows():
+    results = list(suites.results_of(SparkKafka()))
+    assert len(results) > 50
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -27,6 +26,7 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks.spark_vs_kafka import connector_jars
 from benchmarks.workload import session
 from spark_log import Admin, NewTopic, Producer, TopicPartition
+from tests.waiting import TIMEOUT_S, wait_until
 
 BROKERS, ROOT = os.environ.get("BROKERS", ""), os.environ.get("ROOT", "")
 KAFKA, SPARK_LOG = "kafka", "spark_log"
@@ -34,7 +34,6 @@ FORMATS = (KAFKA, SPARK_LOG)
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 START = datetime(2026, 11, 1, tzinfo=UTC)
 RECORDS = 60
-TIMEOUT_S = 120
 
 Options = Mapping[str, str]
 
@@ -108,6 +107,7 @@ def error_of(action: Callable[[], object]) -> str:
 def send(topic: str, first: int, end: int, partition: int = -1, **config: Any) -> None:
     """Produce records of every kind through the gateway: one has the time of its number."""
     producer = KafkaProducer({"bootstrap.servers": BROKERS, "linger.ms": 5, **config})
+    errors: list[object] = []
     for number in range(first, end):
         headers: list[tuple[str, bytes | None]] = []
         if number % 3 == 1:
@@ -121,8 +121,15 @@ def send(topic: str, first: int, end: int, partition: int = -1, **config: Any) -
             partition=partition,
             timestamp=ms(number),
             headers=headers,
+            on_delivery=lambda error, _: errors.append(error),
         )
     assert producer.flush(60) == 0
+    assert errors == [None] * (end - first)
+
+
+def partition_count(topic: str) -> int:
+    found = AdminClient({"bootstrap.servers": BROKERS}).list_topics(topic, timeout=60)
+    return len(found.topics[topic].partitions)
 
 
 def ms(number: int) -> int:
@@ -448,14 +455,10 @@ class TestStreams:
             for query in running:
                 query.processAllAvailable()
             Admin(ROOT).create_partitions({topic: 3})
+            wait_until(lambda: partition_count(topic) == 3)  # not read for each request
             for partition in range(3):
                 send(topic, 5, 10, partition)
-            deadline_s = time.monotonic() + TIMEOUT_S
-            while any(len(each.rows()) < 15 for each in both.values()):
-                counts = {source: each.counts() for source, each in both.items()}
-                assert time.monotonic() < deadline_s, counts
-                for query in running:
-                    query.processAllAvailable()
+            wait_until(lambda: all(len(each.rows()) == 15 for each in both.values()))
         finally:
             for query in running:
                 query.stop()
@@ -626,8 +629,3 @@ class TestSink:
         ).options(**address(SPARK_LOG)).save()
         found = equal_rows(spark, {"subscribe": topic}, 50)
         assert {each.timestampType for each in found} == {1}
-
-    def test_topics_of_the_gateway_are_those_of_the_root(self) -> None:
-        topic = new_topic(4)
-        found = AdminClient({"bootstrap.servers": BROKERS}).list_topics(topic, timeout=60)
-        assert len(found.topics[topic].partitions) == 4
