@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.spark_vs_kafka import connector_jars
 from benchmarks.workload import session
@@ -90,9 +91,13 @@ def rows(df: DataFrame) -> list[Row]:
     ]
 
 
+def read_rows(spark: SparkSession, source: str, options: Options) -> list[Row]:
+    return rows(read(spark, source, options))
+
+
 def equal_rows(spark: SparkSession, options: Options, most: int | None = None) -> list[Row]:
     """Return what both sources read; they differ in nothing."""
-    of_kafka, of_spark_log = (rows(read(spark, each, options)) for each in FORMATS)
+    of_kafka, of_spark_log = (read_rows(spark, each, options) for each in FORMATS)
     assert of_kafka == of_spark_log
     assert most is None or len(of_kafka) == most
     return of_kafka
@@ -109,7 +114,7 @@ def send(topic: str, first: int, end: int, partition: int = -1, **config: Any) -
     producer = KafkaProducer({"bootstrap.servers": BROKERS, "linger.ms": 5, **config})
     errors: list[object] = []
     for number in range(first, end):
-        headers: list[tuple[str, bytes | None]] = []
+        headers: list[tuple[str, str | bytes | None]] = []
         if number % 3 == 1:
             headers = [("number", b"%d" % number), ("none", None)]
         if number % 3 == 2:
@@ -218,7 +223,7 @@ class TestBatch:
     def test_no_record_has_the_starting_time(self, spark: SparkSession, filled: str) -> None:
         options = {"subscribe": filled, "startingTimestamp": str(ms(1000))}
         for source in FORMATS:
-            said = error_of(lambda source=source: rows(read(spark, source, options)))
+            said = error_of(partial(read_rows, spark, source, options))
             assert str(ms(1000)) in said
         latest = {**options, "startingOffsetsByTimestampStrategy": "latest"}
         equal_rows(spark, latest, 0)
@@ -285,7 +290,7 @@ class TestBatch:
         equal_rows(spark, {"subscribe": topic}, 25)
         options = {"subscribe": topic, "startingOffsets": in_json(topic, [0])}
         for source in FORMATS:
-            said = error_of(lambda source=source: rows(read(spark, source, options)))
+            said = error_of(partial(read_rows, spark, source, options))
             assert "failOnDataLoss" in said
         equal_rows(spark, {**options, "failOnDataLoss": "false"}, 25)
 
@@ -480,7 +485,7 @@ class TestStreams:
             assert [each.offset for each in found] == [*range(10), *range(20, 30)]
         else:
             for source, each in both.items():
-                said = error_of(lambda each=each, source=source: each.run(checkpoint(source)))
+                said = error_of(partial(each.run, checkpoint(source)))
                 assert "failOnDataLoss" in said
                 assert len(each.rows()) == 10
 
