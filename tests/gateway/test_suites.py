@@ -21,6 +21,7 @@ from tests.gateway.suites.kafka_tools.tools import Tools
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, page, write_results
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -176,4 +177,13 @@ def test_a_tool_writes_ids_times_and_messages_of_its_server():
 def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
     results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
     assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_sparks_connector_and_ours_read_the_same_rows():
+    results = list(suites.results_of(SparkKafka()))
+    assert len(results) > 50
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []
