@@ -111,9 +111,9 @@ class JUnitSuite(Suite):
 
     def _compile(self, target: Path, sources: Path) -> None:
         javac = Path(find_java()).with_name("javac")
+        options = ["-nowarn", "-cp", f"{target}:{self._class_path()}", "-d", str(target)]
         files = sorted(map(str, sources.rglob("*.java")))
-        command = [javac, "-nowarn", "-cp", f"{target}:{self._class_path()}", "-d", target, *files]
-        run_program(command, time_limit_s=300)
+        run_program([javac, *options, *files], time_limit_s=300)
 
 
 def _result(line: str) -> TestResult | None:
