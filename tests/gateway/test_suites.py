@@ -3,12 +3,19 @@
 import json
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from spark_log import Admin, ConfigResource, ConfigResourceType
+from tests.gateway.processes import free_port
 from tests.gateway.suites import __main__ as suites
+from tests.gateway.suites.kafka_clients import gateway_host
 from tests.gateway.suites.kafka_tools.tool_runner import ToolResult
 from tests.gateway.suites.kafka_tools.tools import Tools
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
@@ -88,6 +95,38 @@ def test_a_file_of_results_keeps_the_other_suites(suite, tmp_path):
 
 def test_the_page_is_made_of_the_results():
     assert PAGE.read_text("utf-8") == page(json.loads(RESULTS.read_text("utf-8")))
+
+
+def test_a_host_starts_gateways_of_a_root_and_ends_them(tmp_path):
+    root, ports = str(tmp_path / "root"), [free_port(), free_port()]
+    command = [sys.executable, "-m", gateway_host.__name__, str(tmp_path / "log")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def ask(**request):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        settings = {"group.max.size": "3"}
+        assert ask(prepare={"root": root, "brokers": 2, "cluster": settings}) == {}
+        started = ask(
+            start=[
+                ["--root", root, "--listen", f"127.0.0.1:{port}", "--override", f"broker.id={each}"]
+                for each, port in enumerate(ports)
+            ]
+        )
+        assert [line.split()[1] for line in started["lines"]] == ["0", "1"]
+        for port in ports:
+            socket.create_connection(("127.0.0.1", port)).close()
+        first, second = started["pids"]
+        assert ask(end=first, signal=signal.SIGTERM) == {}
+        assert "root" in ask(prepare={"root": 7, "brokers": 1, "cluster": {}})["error"]
+        process.stdin.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in (first, second))
+    described = Admin(root).describe_configs([ConfigResource(ConfigResourceType.BROKER, "")])
+    assert described["broker"][""]["group.max.size"].value == "3"
 
 
 @pytest.mark.long

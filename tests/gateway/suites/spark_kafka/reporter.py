@@ -1,0 +1,20 @@
+"""A plugin of pytest that prints a line for each test that has ended, for `SparkKafka`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+_failures: dict[str, str] = {}
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Print ``@@`` and the test's id with its failure; that is empty if it has passed."""
+    if report.outcome != "passed":
+        _failures.setdefault(report.nodeid, str(report.longreprtext or report.outcome))
+    if report.when == "teardown":
+        said = json.dumps([report.nodeid, _failures.pop(report.nodeid, "")])
+        sys.__stdout__.write(f"\n@@{said}\n")
+        sys.__stdout__.flush()
