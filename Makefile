@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-producers bench-gateway-streams simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -128,11 +128,20 @@ bench: java venv ## Compare with Parquet, both written and read by Spark; ARGS g
 bench-gateway: java venv ## Compare a gateway with a real Kafka broker (needs Maven); ARGS='--s3' counts requests, too
 	@$(BIN)/python -m benchmarks.gateway $(ARGS)
 
+bench-gateway-executor: venv ## Compare a gateway in a Spark executor with one that is a process of its own
+	@$(BIN)/python -m benchmarks.gateway_executor $(ARGS)
+
 bench-gateway-idle: java venv ## Measure clients that wait, at a gateway and at a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.gateway_idle $(ARGS)
 
+bench-gateway-connect: java venv ## Copy a file by Kafka Connect, at a gateway and at a real Kafka broker (needs Maven)
+	@$(BIN)/python -m benchmarks.gateway_connect $(ARGS)
+
 bench-gateway-producers: java venv ## Measure delivery times of many producers, at both (needs Maven)
 	@$(BIN)/python -m benchmarks.gateway_producers $(ARGS)
+
+bench-gateway-tools: java venv ## Measure with Kafka's own perf tools, at a gateway and at a real Kafka broker (needs Maven)
+	@$(BIN)/python -m benchmarks.gateway_tools $(ARGS)
 
 bench-gateway-streams: java venv ## Count words by Kafka Streams, at a gateway and at a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.gateway_streams $(ARGS)

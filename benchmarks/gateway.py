@@ -72,12 +72,18 @@ class Server:
         return median(self.samples[figure])
 
 
+def free_port() -> int:
+    """Return a port of 127.0.0.1 at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
 @contextmanager
 def running_gateway(root: str, *options: str) -> Iterator[tuple[str, int]]:
     """Run ``spark-log gateway``; yield its address and process id."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "spark_log", "gateway", "--create", "--root", root]
     process = subprocess.Popen(
         [*command, "--listen", address, *options], stdout=subprocess.PIPE, text=True

@@ -23,7 +23,7 @@ CONNECT_ARTIFACTS = (
     ),
     "org.slf4j:slf4j-simple:1.7.36",
 )
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 """Time that a worker may take for anything on a busy machine."""
 
 _CONFLICTS = (404, 409, 500, 503)
@@ -151,6 +151,7 @@ class DistributedWorker(ConnectProcess):
         bootstrap_servers: the gateways or brokers.
         port: a free port of 127.0.0.1 for its REST API.
         settings: its settings, in addition to those of `worker_settings`.
+        options: options of the JVM.
     """
 
     def __init__(
@@ -160,10 +161,11 @@ class DistributedWorker(ConnectProcess):
         bootstrap_servers: str,
         port: int,
         settings: Mapping[str, object] | None = None,
+        options: Sequence[str] = _FLAGS,
     ) -> None:
         self.address = f"127.0.0.1:{port}"
         text = properties(worker_settings(bootstrap_servers, port) | dict(settings or {}))
-        super().__init__(folder, name, "cli.ConnectDistributed", [text])
+        super().__init__(folder, name, "cli.ConnectDistributed", [text], options)
 
     def __enter__(self) -> Self:
         super().__enter__()

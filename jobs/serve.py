@@ -1,6 +1,7 @@
 """Serve a root to Kafka's clients: gateways in Spark's executors.
 
     spark-submit jobs/serve.py --root /data/log --gateways 2
+    spark-submit jobs/serve.py --root /data/log --gateways 1 --max-gateways 8
     spark-submit jobs/serve.py --root /data/log --gateways 8 --listen 0.0.0.0:9092 \\
         --gateway-config gateway.properties
 

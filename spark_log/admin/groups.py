@@ -249,11 +249,12 @@ class GroupManager:
     def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete the committed offsets of groups that have no members.
 
-        Offsets that a transaction may commit later are deleted, too.
+        Offsets that a transaction may commit later are deleted, too. The fence after a deletion is
+        higher than the generation of the last members, so it tells whether they came later.
         """
         wanted = list(dict.fromkeys(group_ids))
         for group_id in wanted:
-            _check_empty(self._existing(group_id), "deleted")
+            _check_empty(self._deletable(group_id), "deleted")
         for group_id in wanted:
             self._change(
                 group_id,
@@ -261,6 +262,7 @@ class GroupManager:
                 lambda view, positions: [
                     Row(key, TOMBSTONE) for key in positions.keys() | self._pending(view)
                 ],
+                ends_generation=True,
             )
 
     def remove_members(self, group_id: str, member_ids: Collection[str]) -> None:
@@ -293,6 +295,8 @@ class GroupManager:
         group_id: str,
         check: Callable[[StateView[Group]], None],
         decide: Callable[[StateView[Group], _Positions], list[Row]],
+        *,
+        ends_generation: bool = False,
     ) -> None:
         refused: IllegalGenerationError | None = None
         for _ in range(_MAX_TRIES):
@@ -301,6 +305,8 @@ class GroupManager:
             view = self._view(group_id)
             check(view)
             generation = max(fence, view.state.generation)
+            if ends_generation and generation == view.state.generation > 0:
+                generation += 1
             try:
                 self.table.change(group_id, partial(decide, view), generation=generation)
             except IllegalGenerationError as error:
@@ -331,6 +337,16 @@ class GroupManager:
                 group_id=group_id,
             )
         return view
+
+    def _deletable(self, group_id: str) -> StateView[Group]:
+        """Return a group that exists, or whose members left since it was deleted last.
+
+        In Kafka, too, a group without members and offsets can be deleted.
+        """
+        view = self._view(group_id)
+        if 0 < view.state.generation >= self.table.generation(group_id):
+            return view
+        return self._existing(group_id)
 
     def _view(self, group_id: str) -> StateView[Group]:
         return GroupLog.view(self._cluster.store, group_id, self._cluster.clock)

@@ -5,9 +5,11 @@ from .options import ControllerOptions as ControllerOptions
 from .options import GatewayOptions as GatewayOptions
 from .options import JobMemberOptions as JobMemberOptions
 from .options import KafkaOptions as KafkaOptions
+from .options import MetricsPort as MetricsPort
 from .options import MirrorOptions as MirrorOptions
 from .options import Root as Root
 from .options import TimeWindow as TimeWindow
+from .options import metrics_served as metrics_served
 from .options import parse_pairs as parse_pairs
 from .options import with_option_groups as with_option_groups
 from .terminal import run as run

@@ -142,6 +142,8 @@ class Connection(asyncio.Protocol):
         self._transactions: dict[str, int] = {}
         self._last_active_s = self._loop.time()
         self.client_host = ""
+        self.received_bytes = 0
+        self.sent_bytes = 0
         self.is_aborted = False
         self.closed = asyncio.Event()
 
@@ -193,6 +195,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of requests."""
         self._last_active_s = self._loop.time()
+        self.received_bytes += len(data)
         self._received += data
         self._parse()
 
@@ -422,6 +425,7 @@ class Connection(asyncio.Protocol):
             if not self._is_closed:
                 self.abort(f"a request failed ({type(error).__name__}: {error})")
         elif (answer := task.result()) is not None and not self._is_closed:
+            self.sent_bytes += sum(map(len, answer))
             self._transport.writelines(answer)
 
     def _release_unread(self) -> None:

@@ -70,7 +70,7 @@ class Gateway:
         self.config = config
         self.cluster = cluster
         self.apis = apis
-        self.features: Mapping[str, int] = {"transaction.version": 2}
+        self.features: Mapping[str, int] = {"group.version": 1, "transaction.version": 2}
         self.transactions = Transactions(cluster)
         self.admin = admin
         self._pool = BlockingPool(

@@ -40,6 +40,8 @@ from spark_log.metrics.definitions import (
     GATEWAY_CLOSED,
     GATEWAY_CONNECTIONS,
     GATEWAY_MEMORY,
+    GATEWAY_RECEIVED,
+    GATEWAY_SENT,
     GATEWAYS,
 )
 from spark_log.util import SYSTEM_CLOCK, Clock
@@ -106,6 +108,8 @@ class GatewayServer:
         self.connections: set[Connection] = set()
         self._metrics = RequestMetrics()
         self._closed = 0
+        self._received_bytes = 0  # of connections that have ended
+        self._sent_bytes = 0
 
     async def start(
         self, host: str, port: int, *, advertised: tuple[str, int] | None = None
@@ -206,6 +210,16 @@ class GatewayServer:
 
     # --- connections -----------------------------------------------------------------------------
 
+    @property
+    def received_bytes(self) -> int:
+        """The size of all that clients have sent; any thread may ask."""
+        return self._received_bytes + sum(each.received_bytes for each in tuple(self.connections))
+
+    @property
+    def sent_bytes(self) -> int:
+        """The size of all answers to clients; any thread may ask."""
+        return self._sent_bytes + sum(each.sent_bytes for each in tuple(self.connections))
+
     def _new_connection(self) -> Connection:
         return Connection(
             self,
@@ -241,6 +255,8 @@ class GatewayServer:
     def _on_close(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._closed += connection.is_aborted
+        self._received_bytes += connection.received_bytes
+        self._sent_bytes += connection.sent_bytes
 
     async def _check_connections(self) -> None:
         loop = asyncio.get_running_loop()
@@ -311,6 +327,8 @@ class GatewayServer:
         """Yield the values of the gateway's metrics; any thread may call it."""
         yield from self._metrics.families()
         yield Family(GATEWAY_CONNECTIONS, [((), len(self.connections))])
+        yield Family(GATEWAY_RECEIVED, [((), self.received_bytes)])
+        yield Family(GATEWAY_SENT, [((), self.sent_bytes)])
         yield Family(GATEWAY_CLOSED, [((), self._closed)])
         yield Family(GATEWAY_MEMORY, [((), self.memory.used_bytes)])
         yield Family(GATEWAYS, [((), len(self.gateway.gateways))])

@@ -1,8 +1,8 @@
 """Serve a root to Kafka's clients: gateways in Spark's executors.
 
 Each gateway is a task of its own, which leads its share of the partitions. A gateway whose executor
-is lost starts again in another one. The job serves until it is stopped; then each gateway answers
-what it has received.
+is lost starts again in another one. With ``--max-gateways`` there are as many as their load needs.
+The job serves until it is stopped; then each gateway answers what it has received.
 """
 
 from __future__ import annotations
@@ -14,13 +14,24 @@ from typing import Annotated
 
 import typer
 
-from spark_log.cli import GatewayOptions, Output, Root, print_note, run, with_option_groups
+from spark_log.cli import (
+    GatewayOptions,
+    MetricsPort,
+    Output,
+    Root,
+    metrics_served,
+    print_note,
+    run,
+    with_option_groups,
+)
 from spark_log.jobs.program import job_session
-from spark_log.jobs.serving import GatewayTasks, ServingGateway
+from spark_log.jobs.serving import Autoscaler, GatewayTasks, ScalingPolicy, ServingGateway
 from spark_log.jobs.task import GatewayTask
 from spark_log.util import StopSignals, printable
 
 _LOOK_INTERVAL_S = 0.2
+_SCALING_INTERVAL = 5
+"""Number of looks between two looks at the loads."""
 
 
 @with_option_groups
@@ -33,16 +44,60 @@ def main(
         typer.Option(
             "--gateways",
             min=1,
-            help="Number of gateways, each of which takes a core of an executor. [default: "
-            "spark.default.parallelism]",
+            help="Number of gateways, each of which takes a core of an executor; the smallest "
+            "number with --max-gateways. [default: spark.default.parallelism; 1 with "
+            "--max-gateways]",
         ),
     ] = None,
+    max_gateways: Annotated[
+        int | None,
+        typer.Option(
+            "--max-gateways",
+            min=1,
+            help="Largest number of gateways: one is started while all are busy, and the newest "
+            "ends when the others can do its work. [default: that of --gateways]",
+        ),
+    ] = None,
+    busy_load: Annotated[
+        float,
+        typer.Option(
+            "--busy-load",
+            min=0.05,
+            max=1.0,
+            help="Mean load of the gateways, in cores, from which on one more is started. One ends "
+            "if the others stay below half of it.",
+        ),
+    ] = 0.7,
+    busy_timeout: Annotated[
+        float,
+        typer.Option(
+            "--busy-timeout",
+            min=1.0,
+            metavar="SECONDS",
+            help="Time for which the load has to be that high.",
+        ),
+    ] = 20.0,
+    idle_timeout: Annotated[
+        float,
+        typer.Option(
+            "--idle-timeout",
+            min=1.0,
+            metavar="SECONDS",
+            help="Time for which a gateway has to be superfluous before it ends.",
+        ),
+    ] = 60.0,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Serve the root to Kafka's clients by gateways in Spark's executors, until it is stopped.
 
     Gateways of one executor's machine listen on --listen's port and on those after it. With
     --listen 0.0.0.0 clients are told the names of the executors.
     """
+    policy = None
+    if max_gateways is not None:
+        policy = ScalingPolicy(
+            gateways or 1, max_gateways, busy_load, busy_timeout * 1000, idle_timeout * 1000
+        )
     root.cluster().release()  # says what is wrong with the root before Spark starts
     spark = job_session("serve")
     context = spark.sparkContext
@@ -81,14 +136,38 @@ def main(
     def warn(number: int, error: Exception) -> None:
         print_note(f"warning: gateway {number} failed, and starts again: {_reason(error)}")
 
-    count = gateways or context.defaultParallelism
+    count = policy.min_gateways if policy else gateways or context.defaultParallelism
     with (
         StopSignals() as stop,
-        GatewayTasks(spark, task, count, on_serving=show, on_failed=warn),
+        GatewayTasks(spark, task, count, on_serving=show, on_failed=warn) as tasks,
+        metrics_served(tasks.families, metrics_port),
     ):
+        scaler = Autoscaler(policy) if policy else None
         pause = threading.Event()
+        looks = 0
         while not stop.is_set():
             pause.wait(_LOOK_INTERVAL_S)
+            looks += 1
+            if scaler is not None and looks % _SCALING_INTERVAL == 0:
+                _scale(tasks, scaler)
+
+
+def _scale(tasks: GatewayTasks, scaler: Autoscaler) -> None:
+    """Have as many gateways as the loads need."""
+    before, loads = scaler.count, tasks.loads()
+    count = scaler.observe(loads)
+    if count != before:
+        policy = scaler.policy
+        mark, for_ms = (
+            (f"{policy.busy_load:g} or more", policy.busy_timeout_ms)
+            if count > before
+            else (f"below {policy.idle_load:g} with one fewer", policy.idle_timeout_ms)
+        )
+        print_note(
+            f"{count} gateways instead of {before}: for {for_ms / 1000:g} s their mean load was "
+            f"{mark}; now {len(loads.loads)} serve and use {loads.total:.2f} cores"
+        )
+        tasks.resize(count)
 
 
 def _reason(error: Exception) -> str:

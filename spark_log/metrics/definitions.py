@@ -377,6 +377,20 @@ GATEWAY_REQUEST_ERRORS = MetricDefinition(
 GATEWAY_CONNECTIONS = _gauge(
     "kafka_server_socket_server_metrics_connection_count", "", "Open connections."
 )
+GATEWAY_RECEIVED = MetricDefinition(
+    "kafka_server_socket_server_metrics_incoming_byte_total",
+    "counter",
+    "bytes",
+    (),
+    "Size of all that clients have sent.",
+)
+GATEWAY_SENT = MetricDefinition(
+    "kafka_server_socket_server_metrics_outgoing_byte_total",
+    "counter",
+    "bytes",
+    (),
+    "Size of all answers to clients.",
+)
 GATEWAY_MEMORY = _gauge(
     "spark_log_gateway_request_memory_bytes",
     "",
@@ -409,6 +423,31 @@ FETCH_SESSION_EVICTIONS = MetricDefinition(
 )
 GATEWAYS = _gauge(
     "spark_log_gateway_gateways", "", "Gateways of the root that clients can connect to."
+)
+SERVE_WANTED = _gauge(
+    "spark_log_serve_gateways_wanted",
+    "",
+    "Gateways that the job is to have; with --max-gateways it follows from their loads.",
+)
+SERVE_GATEWAYS = _gauge(
+    "spark_log_serve_gateways",
+    "",
+    "Gateways of the job that serve. Fewer than wanted: one waits for an executor, or starts.",
+)
+SERVE_LOAD = _gauge(
+    "spark_log_serve_gateway_load",
+    "gateway",
+    "Cores that the gateway used in the last five seconds; gateway is its number in the job.",
+)
+SERVE_CONNECTIONS = _gauge(
+    "spark_log_serve_gateway_connections", "gateway", "Open connections of the gateway."
+)
+SERVE_BYTES = MetricDefinition(
+    "spark_log_serve_gateway_bytes_total",
+    "counter",
+    "bytes",
+    ("gateway",),
+    "Size of what the gateway has received from clients and sent to them, since it started.",
 )
 
 STORAGE: Final = (REQUEST_DURATION, REQUEST_ERRORS, SUPPRESSED_ERRORS)
@@ -493,6 +532,8 @@ GATEWAY: Final = (
     GATEWAY_REQUEST_ERRORS,
     GATEWAY_REQUEST_DURATION,
     GATEWAY_CONNECTIONS,
+    GATEWAY_RECEIVED,
+    GATEWAY_SENT,
     GATEWAY_CLOSED,
     GATEWAY_MEMORY,
     GATEWAYS,
@@ -501,3 +542,12 @@ GATEWAY: Final = (
     FETCH_SESSION_EVICTIONS,
 )
 """Metrics of ``spark-log gateway``."""
+
+SERVE: Final = (
+    SERVE_WANTED,
+    SERVE_GATEWAYS,
+    SERVE_LOAD,
+    SERVE_CONNECTIONS,
+    SERVE_BYTES,
+)
+"""Metrics of ``jobs/serve.py``."""

@@ -92,6 +92,14 @@ single topics and partitions are in the answers, and not in these counts.
 
 """
 
+_SERVE = """\
+## `jobs/serve.py`
+
+`jobs/serve.py --metrics-port 9405` serves these at `http://127.0.0.1:9405/metrics` of Spark's
+driver. Each gateway tells the driver its load each second.
+
+"""
+
 
 def metrics_page() -> str:
     """Return the page as Markdown."""
@@ -103,6 +111,7 @@ def metrics_page() -> str:
         (_CANARY, definitions.CANARY),
         (_MIRROR, definitions.MIRROR),
         (_GATEWAY, definitions.GATEWAY),
+        (_SERVE, definitions.SERVE),
     ]
     return _HEAD + "\n".join(head + "".join(_table(table)) for head, table in parts)
 

@@ -263,11 +263,18 @@ class TransactionCoordinator:
         producer: ProducerIdAndEpoch,
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
+        check: Callable[[], None] | None = None,
     ) -> None:
         """Register partitions and groups before a participant's first write to them; one append.
 
         The owner begins a transaction with its first registration. If everything is registered
         already, this makes no request. An earlier transaction that is decided is completed first.
+
+        Args:
+            producer: the participant.
+            partitions: the partitions.
+            groups: the consumer groups.
+            check: called with each decision; raises a `SparkLogError` to change nothing.
 
         Raises:
             ProducerFencedError: the epoch has passed: the transaction is decided.
@@ -285,7 +292,7 @@ class TransactionCoordinator:
             and present.groups.issuperset(groups)
         ):
             return
-        self._change(lambda state: decisions.register(state, producer, partitions, groups))
+        self._change(lambda state: decisions.register(state, producer, partitions, groups), check)
 
     def send_offsets(
         self,
@@ -310,13 +317,7 @@ class TransactionCoordinator:
             StorageError: they are not kept.
         """
         self._check_commits_offsets(offsets)
-
-        def decide(state: TransactionMetadata) -> TransactionRecord | None:
-            if check is not None:
-                check()
-            return decisions.send_offsets(state, producer, offsets)
-
-        self._change(decide)
+        self._change(lambda state: decisions.send_offsets(state, producer, offsets), check)
 
     def commit(
         self,
@@ -324,6 +325,7 @@ class TransactionCoordinator:
         counting: Collection[ProducerIdAndEpoch] | None = None,
         offsets: Collection[TransactionOffset] = (),
         batch_id: int | None = None,
+        check: Callable[[], None] | None = None,
     ) -> ProducerIdAndEpoch:
         """Decide to commit, then put the markers and complete the transaction.
 
@@ -337,6 +339,7 @@ class TransactionCoordinator:
             offsets: the offsets to commit; each one's group is registered by a counting
                 participant.
             batch_id: the micro-batch of the transaction; higher than that of any earlier one.
+            check: called with each decision; raises a `SparkLogError` to change nothing.
 
         Returns:
             The owner's identity in its next transaction.
@@ -352,11 +355,17 @@ class TransactionCoordinator:
         self._check_commits_offsets(offsets)
         began_ms = self._clock.monotonic_ms()
         chosen = (owner,) if counting is None else tuple(counting)
-        self._change(lambda state: decisions.commit(state, owner, chosen, offsets, batch_id))
+        self._change(lambda state: decisions.commit(state, owner, chosen, offsets, batch_id), check)
         return self._after_decision(owner, began_ms)
 
-    def abort(self, owner: ProducerIdAndEpoch) -> ProducerIdAndEpoch:
+    def abort(
+        self, owner: ProducerIdAndEpoch, check: Callable[[], None] | None = None
+    ) -> ProducerIdAndEpoch:
         """Decide to abort, then put the markers and complete the transaction, as `commit` does.
+
+        Args:
+            owner: the owner.
+            check: called with each decision; raises a `SparkLogError` to change nothing.
 
         Returns:
             The owner's identity in its next transaction; the same one if nothing had begun.
@@ -368,7 +377,13 @@ class TransactionCoordinator:
             StorageError: it is not aborted; call again.
         """
         began_ms = self._clock.monotonic_ms()
-        if self._log.commit(lambda state: decisions.abort(state, owner)).owner == owner:
+
+        def decide(state: TransactionMetadata) -> TransactionRecord | None:
+            if check is not None:
+                check()
+            return decisions.abort(state, owner)
+
+        if self._log.commit(decide).owner == owner:
             return owner
         return self._after_decision(owner, began_ms)
 
@@ -480,10 +495,16 @@ class TransactionCoordinator:
         self._log.trimmer.trim()
         return True
 
-    def _change(self, decide: Callable[[TransactionMetadata], TransactionRecord | None]) -> None:
+    def _change(
+        self,
+        decide: Callable[[TransactionMetadata], TransactionRecord | None],
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """Change the state, after completing an earlier transaction that is decided."""
 
         def decide_with_time(state: TransactionMetadata) -> TransactionRecord | None:
+            if check is not None:
+                check()
             record = decide(self._with_completion(state))
             if record is None or record.transaction == state.transaction:
                 return record

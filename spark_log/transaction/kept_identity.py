@@ -9,7 +9,7 @@ T18).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from spark_log.record import ProducerIdAndEpoch
@@ -47,6 +47,7 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         client: ProducerIdAndEpoch,
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
+        check: Callable[[], None] | None = None,
     ) -> int:
         """Register partitions and groups, as `register` does; begin a transaction if none is.
 
@@ -63,7 +64,8 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         if owner.producer_epoch > LAST_EPOCH and owner == self.state.owner:
             self.renew_owner(owner)  # which failed when the last transaction ended
         self._change(
-            lambda state: decisions.register(state, state.present(client), partitions, groups)
+            lambda state: decisions.register(state, state.present(client), partitions, groups),
+            check,
         )
         return self.state.transaction
 
@@ -111,6 +113,7 @@ class KeptIdentityCoordinator(TransactionCoordinator):
         is_committed: bool,
         known: int | None,
         never_aborts_commits: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> int | None:
         """Decide as `commit` and `abort` do; the client keeps its identity.
 
@@ -122,6 +125,7 @@ class KeptIdentityCoordinator(TransactionCoordinator):
                 was late would decide the client's next transaction (protocol T19).
             never_aborts_commits: whether the client aborts no transaction whose commit it has asked
                 for; see `decisions.end_kept`.
+            check: called with each decision; raises a `SparkLogError` to change nothing.
 
         Returns:
             None if it is decided; the number of the ongoing transaction if that is not known.
@@ -145,7 +149,7 @@ class KeptIdentityCoordinator(TransactionCoordinator):
             )
 
         try:
-            self._change(decide)
+            self._change(decide, check)
         except _UnknownTransactionError:
             _log.debug(
                 "transactional id %r: transaction %d is ongoing, and the end of %s is asked for",

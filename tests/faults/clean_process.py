@@ -1,4 +1,4 @@
-"""A process that runs ``spark-log clean`` on a whole root, repeatedly."""
+"""A process that runs ``spark-log clean`` or ``replicate`` on a whole root, repeatedly."""
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,7 +13,7 @@ _PAUSE_S = 0.05
 
 @dataclass(frozen=True)
 class CleanRole:
-    """The role of one cleaner: its properties file, the path of its notes, and its pauses."""
+    """The role of one process: its properties file, the path of its notes, and its pauses."""
 
     properties: str
     notes: str
@@ -21,10 +21,19 @@ class CleanRole:
 
 
 def clean_until_stopped(role: CleanRole, orders: Connection):
-    """Run the command until the other end of the pipe is closed, and note its exit statuses."""
+    """Clean until the other end of the pipe is closed, and note the command's exit statuses."""
+    _run_until_stopped(role, orders, "clean", "--all-topics")
+
+
+def replicate_until_stopped(role: CleanRole, orders: Connection):
+    """Bring replicas back until the pipe is closed, and note the command's exit statuses."""
+    _run_until_stopped(role, orders, "replicate")
+
+
+def _run_until_stopped(role, orders, *command):
     with Notes(role.notes) as notes:
         while not orders.poll(role.pause_s):
-            status, _, error = run("clean", "--all-topics", "--json", "--config", role.properties)
+            status, _, error = run(*command, "--json", "--config", role.properties)
             notes.write(status, error.replace("\n", " "))
 
 

@@ -15,6 +15,7 @@ TABLES = (
     definitions.CANARY,
     definitions.MIRROR,
     definitions.GATEWAY,
+    definitions.SERVE,
 )
 ALL = [each for table in TABLES for each in table]
 

@@ -123,6 +123,7 @@ SILENT = {
         "cli/options/completion.py",
         "Exception",
     ): "what is printed would stand in the user's command line",
+    ("cli/options/gateway.py", "OSError"): "what is no address is the name of a host",
     ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
@@ -134,7 +135,7 @@ SILENT = {
     ("coordinator/offsets/repair.py", "StorageError"): "the report names what was lost",
     ("jobs/sink/destination.py", "Exception"): "Hadoop's: the directory is not empty, or not there",
     ("jobs/program/progress_bar.py", "OSError"): "there is no terminal",
-    ("jobs/serving.py", "OSError"): "a connection has ended, and with it its task",
+    ("jobs/serving/gateway_tasks.py", "OSError"): "a connection has ended, and with it its task",
     (
         "log/chain/replicated_appender.py",
         "StorageError",

@@ -32,13 +32,14 @@ class GatewayPart(RecordFields):
     is_active: bool = False
     version: str = ""
     session_timeout_ms: int = 9_000
+    renewals: int = 0
 
 
 class GatewaysRecord(StateRecord):
     """The gateways of a root after a change.
 
     Attributes:
-        change: ``register``, ``activate``, ``expire`` or ``unregister``.
+        change: ``register``, ``activate``, ``renew``, ``expire`` or ``unregister``.
         changed: the ids of the gateways that the change is about.
         gateways: all gateways, by id.
     """
@@ -73,6 +74,7 @@ class RegisteredGateway:
         is_active: whether it gets partitions and groups.
         version: its version of spark-log; empty if it is not known.
         session_timeout_ms: its ``broker.session.timeout.ms``.
+        renewals: the number of times that it was silent, and has said here that it lives.
     """
 
     gateway_id: int
@@ -83,6 +85,7 @@ class RegisteredGateway:
     is_active: bool = False
     version: str = ""
     session_timeout_ms: int = 9_000
+    renewals: int = 0
 
     @property
     def heartbeat_name(self) -> str:
@@ -166,14 +169,38 @@ class GatewayRegistry:
         others = [each for each in self.gateways if each is not found]
         return _record("activate", [found.gateway_id], [*others, replace(found, is_active=True)])
 
-    def remove(self, change: str, incarnation_ids: Collection[str]) -> GatewaysRecord | None:
-        """Return the record that removes processes; None if none of them is registered.
+    def renew(self, incarnation_id: str) -> GatewaysRecord | None:
+        """Return the record of a gateway that was silent, and lives; None if it was removed.
+
+        The removal of a gateway that is on its way is refused then, as another record is in its
+        place, and is not decided again (`expire`).
+        """
+        found = self.incarnation(incarnation_id)
+        if found is None:
+            return None
+        others = [each for each in self.gateways if each is not found]
+        renewed = replace(found, renewals=found.renewals + 1)
+        return _record("renew", [found.gateway_id], [*others, renewed])
+
+    def expire(self, silent: Collection[RegisteredGateway]) -> GatewaysRecord | None:
+        """Return the record that removes gateways; None if all are gone, or have said they live.
 
         Args:
-            change: ``expire`` or ``unregister``.
-            incarnation_ids: the processes.
+            silent: the gateways, as they were registered when they were found silent.
         """
-        removed = [each for each in self.gateways if each.incarnation_id in incarnation_ids]
+        known = {(each.incarnation_id, each.renewals) for each in silent}
+        return self._remove(
+            "expire",
+            [each for each in self.gateways if (each.incarnation_id, each.renewals) in known],
+        )
+
+    def unregister(self, incarnation_id: str) -> GatewaysRecord | None:
+        """Return the record that removes a gateway that ends; None if it is removed."""
+        return self._remove(
+            "unregister", [each for each in self.gateways if each.incarnation_id == incarnation_id]
+        )
+
+    def _remove(self, change: str, removed: list[RegisteredGateway]) -> GatewaysRecord | None:
         if not removed:
             return None
         kept = [each for each in self.gateways if each not in removed]

@@ -94,6 +94,21 @@ class _Unconfirmed:
     times: int
 
 
+@dataclass(slots=True, eq=False)
+class _Join:
+    """A join that has no answer yet, and no later request of its member but repeats.
+
+    Attributes:
+        request: the request.
+        answer: the answer.
+        is_repeated: whether it was repeated since the log was read.
+    """
+
+    request: ConsumerHeartbeat
+    answer: asyncio.Future[ConsumerHeartbeatAnswer]
+    is_repeated: bool = False
+
+
 @dataclass(slots=True)
 class _Entry:
     """A group in memory.
@@ -148,6 +163,7 @@ class ConsumerGroups:
         self._call_later = call_later
         self._entries: dict[str, _Entry] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._joins: dict[tuple[str, str], _Join] = {}
         self._is_closed = False
 
     @cached_property
@@ -162,7 +178,34 @@ class ConsumerGroups:
     # --- requests of members ---------------------------------------------------------------------
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat) -> ConsumerHeartbeatAnswer:
-        """Return the answer to a heartbeat, after the group's log has what it says."""
+        """Return the answer to a heartbeat, after the group's log has what it says.
+
+        The repeat of a join that has no answer yet gets the same answer. Joins that take longer
+        than their clients wait would else be made again and again, each for a client that waits for
+        the next one.
+        """
+        key = group_id, request.member.member_id
+        join = self._joins.get(key)
+        if join is not None and join.request == request:
+            join.is_repeated = True
+            return await asyncio.shield(join.answer)
+        self._joins.pop(key, None)  # a join after this request is one of its own
+        if request.epoch != JOIN_EPOCH:
+            return await self._heartbeat(group_id, request)
+        join = _Join(request, asyncio.get_running_loop().create_future())
+        self._joins[key] = join
+        answer = ConsumerHeartbeatAnswer(GroupError.COORDINATOR_NOT_AVAILABLE)
+        try:
+            answer = await self._heartbeat(group_id, request, join)
+        finally:
+            join.answer.set_result(answer)
+            if self._joins.get(key) is join:
+                del self._joins[key]
+        return answer
+
+    async def _heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, join: _Join | None = None
+    ) -> ConsumerHeartbeatAnswer:
         try:
             async with _Use(self, group_id) as entry:
                 try:
@@ -176,6 +219,9 @@ class ConsumerGroups:
                 except RefusedError as refused:
                     await self._check_refusal(group_id, entry, refused.error)
                     raise
+                while join is not None and join.is_repeated:
+                    join.is_repeated = False
+                    await self._check(group_id, entry)  # as of after the repeat
                 return self._answer(group_id, entry, request)
         except RefusedError as refused:
             return ConsumerHeartbeatAnswer(refused.error, refused.message)

@@ -73,9 +73,8 @@ class RegistryMember:
         self._monitor = HeartbeatMonitor(self._heartbeats, cluster.clock)
         self._writer: HeartbeatWriter | None = None
         self._joined_ms = 0.0
-        # The last sign of life before a reading of the registry that had this gateway, and the last
-        # one that others had seen in time, or that such a reading has followed twice.
-        self._shown_ms = self._confirmed_ms = -math.inf
+        # The last sign of life that others had seen in time, or that a renewal has followed.
+        self._confirmed_ms = -math.inf
         # While others may not know yet that it is active: these, by incarnation, since when it is,
         # and the offset to which they have to read the registry.
         self._awaited: dict[str, RegisteredGateway] = {}
@@ -98,9 +97,8 @@ class RegistryMember:
         """Whether no other gateway can have removed this one yet, unless it has left.
 
         A process that stood still, or whose storage did not answer, may have been removed, and
-        others may do its work: this is false until it has shown life and read the registry again.
-        After such a time only the second sign counts: when it showed life for the first time,
-        another gateway may have been about to remove it.
+        others may do its work: this is false until it has shown life, and has written so to the
+        registry. The removal by a gateway that has not seen this sign yet then comes too late.
         """
         if self._has_left:
             return False
@@ -136,6 +134,8 @@ class RegistryMember:
             was_alive = self.is_known_alive  # others have seen this sign in time
             shown_ms = self._writer.shown_ms
             self._log.replay()
+            if not was_alive:
+                self._renew()
             own = self._log.state.incarnation(self.gateway.incarnation_id)
             if own is None:
                 _log.warning(
@@ -152,14 +152,17 @@ class RegistryMember:
                 if not was_alive or _ids(self._log.state) != _ids(self.registry):
                     self.term += 1
                 self.registry = self._log.state
-                self._confirmed_ms = shown_ms if was_alive else self._shown_ms
-                self._shown_ms = shown_ms
+                self._confirmed_ms = shown_ms
             self._writer.beat_if_due(
                 self.gateway.heartbeat_name,
                 self._clock.monotonic_ms(),
                 self._log.replayed_offset,
             )
             return self.registry
+
+    def _renew(self) -> None:
+        incarnation_id = self.gateway.incarnation_id
+        self._log.commit(lambda registry: registry.renew(incarnation_id))
 
     def _follow(self, own: RegisteredGateway, now_ms: float) -> None:
         """Remove silent gateways, become active, and find out which others know it."""
@@ -203,9 +206,7 @@ class RegistryMember:
         with self._lock:
             self._has_left = True
             incarnation_id = self.gateway.incarnation_id
-            self.registry = self._log.commit(
-                lambda registry: registry.remove("unregister", [incarnation_id])
-            )
+            self.registry = self._log.commit(lambda registry: registry.unregister(incarnation_id))
             self._heartbeats.forget([self.gateway.heartbeat_name])
 
     def _register(self) -> None:
@@ -223,7 +224,7 @@ class RegistryMember:
         )
         self._writer.beat_if_due(self.gateway.heartbeat_name, now_ms, self._log.replayed_offset)
         self.registry = registry
-        self._confirmed_ms = self._shown_ms = self._writer.shown_ms
+        self._confirmed_ms = self._writer.shown_ms
         _log.info(
             "%s: gateway %d at %s:%d joined the registry",
             self._root,
@@ -246,7 +247,7 @@ class RegistryMember:
         if not expired:
             return
         looked_ms = self._clock.monotonic_ms()
-        ids = [others[name].incarnation_id for name in expired]
+        silent = [others[name] for name in expired]
         _log.warning(
             "%s: gateways %s gave no sign of life for broker.session.timeout.ms, and are removed",
             self._root,
@@ -258,7 +259,7 @@ class RegistryMember:
             passed_ms = self._clock.monotonic_ms() - looked_ms
             return passed_ms < self._config.broker_heartbeat_interval_ms
 
-        self._log.commit(lambda registry: registry.remove("expire", ids) if is_recent() else None)
+        self._log.commit(lambda registry: registry.expire(silent) if is_recent() else None)
         left = {each.heartbeat_name for each in self._log.state.gateways}
         self._heartbeats.forget(expired - left)
 

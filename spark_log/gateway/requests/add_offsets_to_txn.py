@@ -12,7 +12,7 @@ from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests.transaction_errors import kept_error
+from spark_log.gateway.requests.transaction_errors import kept_error, late_check
 from spark_log.record import ProducerIdAndEpoch
 
 API = Api(25, "AddOffsetsToTxn", 0, 4)
@@ -27,7 +27,12 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     client = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         transaction = await gateway.run_blocking(
-            gateway.transactions.add_kept, request.transactional_id, client, (), {request.group_id}
+            gateway.transactions.add_kept,
+            request.transactional_id,
+            client,
+            (),
+            {request.group_id},
+            late_check(gateway, request.transactional_id),
         )
     except SparkLogError as error:
         return _Response(error_code=kept_error(error, context.api_key, context.api_version))

@@ -12,7 +12,7 @@ from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests.transaction_errors import kept_error
+from spark_log.gateway.requests.transaction_errors import kept_error, late_check
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition
 
@@ -29,6 +29,8 @@ API = Api(24, "AddPartitionsToTxn", 0, 3, error_response=_failed)
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Add all partitions or none; the first ones begin the transaction."""
+    transactional_id = request.v3_and_below_transactional_id
+    check = late_check(gateway, transactional_id)
     image = await gateway.image()
     added: set[TopicIdPartition] = set()
     unknown: dict[tuple[str, int], int] = {}
@@ -44,10 +46,9 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     client = ProducerIdAndEpoch(
         request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
     )
-    transactional_id = request.v3_and_below_transactional_id
     try:
         transaction = await gateway.run_blocking(
-            gateway.transactions.add_kept, transactional_id, client, added
+            gateway.transactions.add_kept, transactional_id, client, added, (), check
         )
     except SparkLogError as error:
         return _response(request, {}, kept_error(error, context.api_key, context.api_version))

@@ -9,6 +9,7 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests.incremental_alter_configs import (
+    Changes,
     alter_resources,
     config_resource,
 )
@@ -25,7 +26,7 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
 
 
 def _change_of(gateway: Gateway, resource: Any) -> ConfigResource:
-    changes: dict[str, object] = {}
+    changes: Changes = {}
     for each in resource.configs:
         if each.value is None:
             raise InvalidConfigurationError(

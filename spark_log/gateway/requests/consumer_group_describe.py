@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from spark_log.coordinator import Group, GroupLog, Member
+from spark_log.coordinator import CONSUMER_ASSIGNORS, Group, GroupLog, Member
 from spark_log.errors import GroupIdNotFoundError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
@@ -47,7 +47,7 @@ def _described(gateway: Gateway, group_id: str) -> Any:
         return described
     described.group_state = group.state
     described.group_epoch = described.assignment_epoch = group.generation
-    described.assignor_name = group.protocol or ""
+    described.assignor_name = group.protocol or CONSUMER_ASSIGNORS[0]  # Kafka's without members
     described.members = [_member(group, each) for each in group.members.values()]
     return described
 

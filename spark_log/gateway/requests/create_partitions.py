@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_log.errors import SparkLogError
+from spark_log.errors import InvalidReplicaAssignmentError, SparkLogError
 from spark_log.gateway.errors import error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
@@ -28,16 +28,34 @@ def _create_all(gateway: Gateway, request: Any) -> list[Any]:
 
 
 def _create(gateway: Gateway, topic: Any, *, validate_only: bool) -> Any:
-    gateways = {each.gateway_id for each in gateway.gateways}
-    assignments = None
-    if topic.assignments is not None:
-        assignments = [list(each.broker_ids) for each in topic.assignments]
-        if gateways.issuperset(each for ids in assignments for each in ids):
-            assignments = None  # clients see gateways, and roots are the brokers of replicas
     result = _Response.CreatePartitionsTopicResult(name=topic.name)
     try:
-        wanted = {topic.name: NewPartitions(topic.count, assignments)}
+        wanted = {topic.name: NewPartitions(topic.count, _assignments(gateway, topic))}
         gateway.admin.create_partitions(wanted, validate_only=validate_only)
     except SparkLogError as error:
         result.error_code, result.error_message = error_code(error), str(error)
     return result
+
+
+def _assignments(gateway: Gateway, topic: Any) -> list[list[int]] | None:
+    """Return the storage roots of new partitions, or None if the root chooses them.
+
+    Clients see gateways, so an assignment to gateways says nothing about roots.
+
+    Raises:
+        InvalidReplicaAssignmentError: gateways are given for more or fewer partitions than are new.
+    """
+    if topic.assignments is None:
+        return None
+    assignments = [list(each.broker_ids) for each in topic.assignments]
+    gateways = {each.gateway_id for each in gateway.gateways}
+    if not gateways.issuperset(each for ids in assignments for each in ids):
+        return assignments
+    new = topic.count - gateway.cluster.image().topic(topic.name).num_partitions
+    if new > 0 and len(assignments) != new:
+        raise InvalidReplicaAssignmentError(
+            f"topic {topic.name!r} gets {new} new partitions, but the gateways of "
+            f"{len(assignments)} are given; give those of each new partition, or of none",
+            partition=min(len(assignments), new),
+        )
+    return None

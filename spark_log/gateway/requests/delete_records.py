@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from spark_log.errors import SparkLogError
-from spark_log.gateway.errors import error_code
+from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
@@ -46,6 +46,10 @@ def _delete(gateway: Gateway, topic: str, partition: Any) -> Any:
     result = _Response.DeleteRecordsPartitionResult(
         partition_index=partition.partition_index, low_watermark=-1
     )
+    found = gateway.cluster.image().find(topic)
+    if found is not None and "delete" not in found.config().cleanup_policy:
+        result.error_code = ErrorCode.POLICY_VIOLATION  # as in Kafka
+        return result
     try:
         deleted = gateway.admin.delete_records({tp: partition.offset})
         result.low_watermark = deleted[tp].low_watermark

@@ -23,14 +23,23 @@ _WITHOUT_CONFIGS: Final = frozenset({8, 16, 32})
 """Loggers of brokers, subscriptions to client metrics, and groups: none has configs here."""
 
 _BROKER_NAMES: Final = {
-    "log.cleanup.policy": "cleanup.policy",
-    "log.message.timestamp.type": "message.timestamp.type",
-    "log.retention.bytes": "retention.bytes",
-    "log.retention.ms": "retention.ms",
-    "log.segment.bytes": "segment.bytes",
-    "message.max.bytes": "max.message.bytes",
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "file.delete.delay.ms": "log.segment.delete.delay.ms",
+    "index.interval.bytes": "log.index.interval.bytes",
+    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
+    "retention.bytes": "log.retention.bytes",
+    "retention.ms": "log.retention.ms",
+    "segment.bytes": "log.segment.bytes",
+    "segment.ms": "log.roll.ms",
 }
-"""Configs of Kafka's brokers that are the defaults of topics' configs."""
+"""Configs of topics whose default is a config of Kafka's brokers by another name (KIP-226)."""
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -92,36 +101,40 @@ def _broker_entries(gateway: Gateway, name: str) -> Iterator[ConfigEntry]:
     own = gateway.registered
     values["broker.id"] = own.gateway_id
     listener = f"{gateway.config.security_protocol}://{own.host}:{own.port}"
-    yield _static_entry(
-        "advertised.listeners", listener, "list", "The address that clients connect to.", False
-    )
+    doc = "The address that clients connect to."
+    yield _static_entry("advertised.listeners", listener, None, "list", doc)
+    defaults = GatewayConfig().dotted()
     for key in GatewayConfig.keys().values():
-        is_default = key.name not in _given(gateway.config)
-        yield _static_entry(key.name, to_text(values[key.name]), key.type, key.doc, is_default)
+        value, default = to_text(values[key.name]), to_text(defaults[key.name])
+        yield _static_entry(key.name, value, default, key.type, key.doc)
     defaults = TopicConfig.parse({}).dotted()
-    for broker_name, topic_name in _BROKER_NAMES.items():
+    for topic_name, broker_name in _BROKER_NAMES.items():
         key = TopicConfig.keys()[topic_name]
-        yield _static_entry(broker_name, to_text(defaults[topic_name]), key.type, key.doc, True)
+        default = to_text(defaults[topic_name])
+        yield _static_entry(broker_name, default, default, key.type, key.doc)
 
 
-def _given(config: GatewayConfig) -> Collection[str]:
-    fields = GatewayConfig.model_fields
-    return {fields[name].alias or name for name in config.model_fields_set}
-
-
-def _static_entry(name: str, value: str, type_name: str, doc: str, is_default: bool) -> ConfigEntry:
-    source = "DEFAULT_CONFIG" if is_default else "STATIC_BROKER_CONFIG"
+def _static_entry(
+    name: str, value: str, default: str | None, type_name: str, doc: str
+) -> ConfigEntry:
+    """Return a config that is given when the gateway starts; an empty text is none, as in Kafka."""
     is_sensitive = name.endswith(".password")
-    shown = None if is_sensitive else value
+    values = {"STATIC_BROKER_CONFIG": value if value != default else None}
+    values["DEFAULT_CONFIG"] = default
+    synonyms = tuple(
+        ConfigSynonym(name, None if is_sensitive else text, source)
+        for source, text in values.items()
+        if text
+    )
     return ConfigEntry(
         name=name,
-        value=shown,
-        source=source,
-        default=shown,
-        is_default=is_default,
+        value=synonyms[0].value if synonyms else None,
+        source=synonyms[0].source if synonyms else "DEFAULT_CONFIG",
+        default=None if is_sensitive else default or None,
+        is_default=value == default,
         is_sensitive=is_sensitive,
         is_read_only=True,
-        synonyms=(ConfigSynonym(name, shown, source),),
+        synonyms=synonyms,
         type=type_name.upper(),
         documentation=doc,
     )
@@ -139,7 +152,13 @@ def _entry(entry: ConfigEntry, request: Any) -> Any:
         is_sensitive=entry.is_sensitive,
         synonyms=[
             _Response.DescribeConfigsSynonym(
-                name=each.name, value=each.value, source=config_source(each.source)
+                name=(
+                    each.name
+                    if each.source == "DYNAMIC_TOPIC_CONFIG"
+                    else _BROKER_NAMES.get(each.name, each.name)
+                ),
+                value=each.value,
+                source=config_source(each.source),
             )
             for each in synonyms
         ]

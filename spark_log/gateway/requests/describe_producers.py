@@ -47,6 +47,7 @@ def _describe(gateway: Gateway, tp: TopicPartition) -> Any:
             producer_epoch=each.producer_epoch,
             last_sequence=each.last_sequence,
             last_timestamp=each.last_timestamp,
+            coordinator_epoch=-1,  # the log has none: Kafka's value before the first marker
             current_txn_start_offset=each.current_transaction_start_offset,
         )
         for each in found.active_producers

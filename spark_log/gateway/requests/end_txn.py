@@ -11,7 +11,7 @@ from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests.transaction_errors import coordinator_error, kept_error
+from spark_log.gateway.requests.transaction_errors import coordinator_error, kept_error, late_check
 from spark_log.record import ProducerIdAndEpoch
 
 API = Api(26, "EndTxn", 0, 5)
@@ -34,17 +34,17 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         return _Response(error_code=await _end_kept(gateway, context, request, producer))
     try:
         following = await gateway.run_blocking(
-            _end, gateway, request.transactional_id, producer, request.committed
+            partial(
+                gateway.transactions.end,
+                request.transactional_id,
+                producer,
+                is_committed=request.committed,
+                check=late_check(gateway, request.transactional_id),
+            )
         )
     except SparkLogError as error:
         return _Response(error_code=coordinator_error(error))
     return _Response(producer_id=following.producer_id, producer_epoch=following.producer_epoch)
-
-
-def _end(
-    gateway: Gateway, transactional_id: str, producer: ProducerIdAndEpoch, is_committed: bool
-) -> ProducerIdAndEpoch:
-    return gateway.transactions.end(transactional_id, producer, is_committed=is_committed)
 
 
 async def _end_kept(
@@ -60,6 +60,7 @@ async def _end_kept(
                 is_committed=request.committed,
                 known=transactions.get(transactional_id),
                 never_aborts_commits=_never_aborts_commits(context.client_software),
+                check=late_check(gateway, transactional_id),
             )
         )
     except SparkLogError as error:

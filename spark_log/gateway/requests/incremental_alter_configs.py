@@ -57,11 +57,15 @@ def alter_resources(
     return response(responses=results)
 
 
+Changes = dict[str, tuple[AlterConfigOp, Any]]
+"""The operation and the value for each config, by name."""
+
+
 class InvalidRequestError(ValueError):
     """The request contradicts itself, or is about something that has no configs."""
 
 
-def config_resource(resource_type: int, name: str, changes: dict[str, object]) -> ConfigResource:
+def config_resource(resource_type: int, name: str, changes: Changes) -> ConfigResource:
     """Return a resource with changes.
 
     Raises:
@@ -70,6 +74,8 @@ def config_resource(resource_type: int, name: str, changes: dict[str, object]) -
     if resource_type == ConfigResourceType.TOPIC:
         return ConfigResource(ConfigResourceType.TOPIC, name, changes)
     if resource_type == ConfigResourceType.BROKER:
+        if name and all(operation is AlterConfigOp.DELETE for operation, _ in changes.values()):
+            return ConfigResource(ConfigResourceType.BROKER, "", {})  # it has none to delete
         if name:
             raise InvalidRequestError(
                 f"the configs of gateway {name} are given when it starts; alter those of the "
@@ -82,8 +88,8 @@ def config_resource(resource_type: int, name: str, changes: dict[str, object]) -
     )
 
 
-def _changes(resource: Any) -> dict[str, object]:
-    changes: dict[str, object] = {}
+def _changes(resource: Any) -> Changes:
+    changes: Changes = {}
     for each in resource.configs:
         if each.name in changes:
             raise InvalidRequestError(f"config {each.name!r} is given more than once")

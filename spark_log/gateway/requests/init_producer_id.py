@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_log.errors import CommitFailedError, ProducerFencedError, SparkLogError
+from spark_log.errors import ProducerFencedError, SparkLogError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.gateway.requests.transaction_errors import coordinator_error
+from spark_log.gateway.requests.transaction_errors import coordinator_error, late_check
 from spark_log.record import ProducerIdAndEpoch
 
 API = Api(22, "InitProducerId", 0, 6, needs_client=True)
@@ -24,25 +24,15 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     expected = None
     if request.producer_id != -1:
         expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    term, transactional_id = gateway.term, request.transactional_id
-
-    def check() -> None:
-        """Fence no producer by a request that its client has repeated elsewhere."""
-        if not gateway.has_coordinated(term, transactional_id, "transaction"):
-            raise CommitFailedError(
-                f"no producer was begun for {transactional_id!r}: another gateway may coordinate it"
-            )
-
+    transactional_id = request.transactional_id
     try:
         found = await gateway.run_blocking(
             gateway.transactions.init_producer_id,
             transactional_id,
             request.transaction_timeout_ms,
             expected,
-            check,
+            late_check(gateway, transactional_id),
         )
-    except CommitFailedError:
-        return _refused(ErrorCode.NOT_COORDINATOR)
     except ProducerFencedError:
         is_new = context.api_version >= 4
         return _refused(ErrorCode.PRODUCER_FENCED if is_new else ErrorCode.INVALID_PRODUCER_EPOCH)

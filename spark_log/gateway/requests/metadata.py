@@ -50,9 +50,12 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
             if isinstance(found, TopicImage):
                 topics.append(_topic(gateway, found, rack, request))
             else:
+                # From version 12 on a name, even an empty one, would be taken for that of the id.
+                nameless = _is_by_id(wanted) and context.api_version >= 12
+                name = None if nameless else wanted.name or ""
                 topics.append(
                     _Response.MetadataResponseTopic(
-                        error_code=found, name=wanted.name, topic_id=wanted.topic_id
+                        error_code=found, name=name, topic_id=wanted.topic_id
                     )
                 )
     return _Response(
@@ -73,16 +76,24 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
 
 def _has_unknown(image: MetadataImage, wanted: Iterable[Any]) -> bool:
     return any(
-        (image.find_by_id(each.topic_id) if each.name is None else image.find(each.name)) is None
+        (image.find_by_id(each.topic_id) if _is_by_id(each) else image.find(each.name)) is None
         for each in wanted
     )
+
+
+def _is_by_id(wanted: Any) -> bool:
+    """Return whether a topic is asked for by its id.
+
+    Java's consumer sends an empty name with the ids of the topics that are assigned to it.
+    """
+    return wanted.name is None or wanted.topic_id != ZERO_UUID
 
 
 async def _find_or_create(
     gateway: Gateway, image: MetadataImage, wanted: Any, *, creates: bool
 ) -> TopicImage | ErrorCode:
     """Return a topic, or the code of the error."""
-    if wanted.name is None:
+    if _is_by_id(wanted):
         if wanted.topic_id == ZERO_UUID:
             return ErrorCode.INVALID_REQUEST
         return image.find_by_id(wanted.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID

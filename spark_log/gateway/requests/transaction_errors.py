@@ -1,6 +1,9 @@
-"""The error codes of requests to a transaction's coordinator."""
+"""Requests to a transaction's coordinator: whether they are late, and their error codes."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from spark_log.errors import (
     InvalidTxnStateError,
@@ -12,9 +15,32 @@ from spark_log.errors import (
 )
 from spark_log.gateway.errors import ErrorCode, error_code
 
+if TYPE_CHECKING:
+    from spark_log.gateway.gateway import Gateway
+
 _FIRST_WITH_PRODUCER_FENCED = {22: 4, 24: 2, 25: 2, 26: 2}
 """The first version of an API that knows PRODUCER_FENCED (KIP-588). Batches and offsets never get
 this code: their clients know INVALID_PRODUCER_EPOCH."""
+
+
+class LateRequestError(SparkLogError):
+    """The request may be late: another gateway may have coordinated its transactional id since."""
+
+
+def late_check(gateway: Gateway, transactional_id: str) -> Callable[[], None]:
+    """Return a check for each decision of a request that arrives now; it may be late by then.
+
+    The check raises `LateRequestError` (protocol G22).
+    """
+    term = gateway.term
+
+    def check() -> None:
+        if not gateway.has_coordinated(term, transactional_id, "transaction"):
+            raise LateRequestError(
+                f"nothing was changed for {transactional_id!r}: another gateway may coordinate it"
+            )
+
+    return check
 
 
 def coordinator_error(error: SparkLogError) -> ErrorCode:
@@ -23,6 +49,8 @@ def coordinator_error(error: SparkLogError) -> ErrorCode:
     A storage that does not answer is a coordinator that is not available: clients ask again. They
     take the code of a broken log directory for the end of their producer.
     """
+    if isinstance(error, LateRequestError):
+        return ErrorCode.NOT_COORDINATOR
     if isinstance(error, (StorageError, UnknownOutcomeError)):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode(error_code(error))

@@ -141,12 +141,23 @@ class Transactions:
         coordinator.send_offsets(producer, offsets, check)
 
     def end(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_committed: bool
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        is_committed: bool,
+        check: Callable[[], None] | None = None,
     ) -> ProducerIdAndEpoch:
         """Commit or abort; return the producer's identity in its next transaction.
 
         The same call again has the same result, so that a client whose answer was lost may repeat
         it.
+
+        Args:
+            transactional_id: the transactional id.
+            producer: the producer.
+            is_committed: whether to commit.
+            check: called with each decision; raises to change nothing.
 
         Raises:
             ProducerFencedError: another process has taken over.
@@ -156,8 +167,8 @@ class Transactions:
         """
         with self._coordinator(transactional_id) as coordinator:
             if is_committed:
-                return coordinator.commit(producer)
-            return coordinator.abort(producer)
+                return coordinator.commit(producer, check=check)
+            return coordinator.abort(producer, check)
 
     # --- clients that keep their identity --------------------------------------------------------
 
@@ -167,13 +178,14 @@ class Transactions:
         client: ProducerIdAndEpoch,
         partitions: Collection[TopicIdPartition] = (),
         groups: Collection[str] = (),
+        check: Callable[[], None] | None = None,
     ) -> int:
         """Register partitions and groups; return the number of the transaction.
 
         See `KeptIdentityCoordinator.register_kept`.
         """
         with self._coordinator(transactional_id) as coordinator:
-            return coordinator.register_kept(client, partitions, groups)
+            return coordinator.register_kept(client, partitions, groups, check)
 
     def verify_kept(
         self,
@@ -217,6 +229,7 @@ class Transactions:
         is_committed: bool,
         known: int | None,
         never_aborts_commits: bool = False,
+        check: Callable[[], None] | None = None,
     ) -> int | None:
         """Commit or abort the known transaction; return the number of an unknown one.
 
@@ -228,6 +241,7 @@ class Transactions:
                 is_committed=is_committed,
                 known=known,
                 never_aborts_commits=never_aborts_commits,
+                check=check,
             )
 
     @contextmanager

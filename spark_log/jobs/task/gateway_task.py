@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import logging
 import os
 import signal
 import socket
+import time
+from collections import deque
 from dataclasses import dataclass, field
 
 from spark_log import __version__
@@ -18,8 +21,14 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.gateway import GatewayServer, run_event_loop
 from spark_log.storage import StorageOptions
 
+_log = logging.getLogger(__name__)
+
 _ANY_ADDRESS = ("0.0.0.0", "::")
 _CONNECT_TIMEOUT_S = 30
+_REPORT_INTERVAL_S = 1.0
+_LOAD_INTERVALS = 5
+"""Number of these intervals over which the load is measured: a merge makes one of them busy."""
+
 _SIGNALS_OF_THE_EXECUTOR = (signal.SIGHUP, signal.SIGTERM)
 """Signals that Spark sends to a task's Python when the executor, or the application, ends."""
 
@@ -29,9 +38,9 @@ class GatewayTask:
     """The arguments of a Spark task that is a gateway; pickled to the tasks.
 
     The task is connected with the driver, and tells it lines of JSON: first its number and the
-    secret, later the gateway's id and address. It ends when the connection does, because the driver
-    has closed it or is gone, or when the executor ends. In each case the gateway answers the
-    requests that it has received.
+    secret, later the gateway's id and address, then its load each second. It ends when the
+    connection does, because the driver has closed it or is gone, or when the executor ends. In each
+    case the gateway answers the requests that it has received.
 
     Attributes:
         root: the root's URL.
@@ -96,7 +105,9 @@ class GatewayTask:
         loop.add_reader(driver, stopped.set)
         for number in _SIGNALS_OF_THE_EXECUTOR:
             loop.add_signal_handler(number, stopped.set)
+        reports = asyncio.create_task(_report_load(server, driver))
         await stopped.wait()
+        reports.cancel()
         loop.remove_reader(driver)
         await server.stop()
 
@@ -122,4 +133,32 @@ class GatewayTask:
 
 
 def _tell(driver: socket.socket, document: dict[str, object]) -> None:
-    driver.sendall(json.dumps(document).encode() + b"\n")
+    driver.sendall(_line(document))
+
+
+def _line(document: dict[str, object]) -> bytes:
+    return json.dumps(document).encode() + b"\n"
+
+
+async def _report_load(server: GatewayServer, driver: socket.socket) -> None:
+    """Tell the driver, again and again, how much the gateway does.
+
+    The load is the CPU time of this process, all threads included, per time that has passed.
+    """
+    loop = asyncio.get_running_loop()
+    driver.setblocking(False)  # a driver that stands still must not stop the gateway
+    times = deque([(loop.time(), time.process_time())], maxlen=_LOAD_INTERVALS + 1)
+    while True:
+        await asyncio.sleep(_REPORT_INTERVAL_S)
+        times.append((loop.time(), time.process_time()))
+        (began_s, cpu_began_s), (now_s, cpu_s) = times[0], times[-1]
+        report = {
+            "load": round((cpu_s - cpu_began_s) / (now_s - began_s), 4),
+            "connections": len(server.connections),
+            "bytes": server.received_bytes + server.sent_bytes,
+        }
+        try:
+            await loop.sock_sendall(driver, _line(report))
+        except OSError:
+            _log.debug("the driver is gone; the gateway ends")
+            return

@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 
 from tests.gateway.campaign.campaign import GatewayCampaign
+from tests.gateway.campaign.workloads import WORKLOADS
 
 
 def main() -> int:
@@ -26,6 +27,8 @@ def main() -> int:
     parser.add_argument("--report", type=Path, help="a file for the report, too")
     parser.add_argument("--without-java", action="store_true")
     parser.add_argument("--without-rdkafka-transactions", action="store_true")
+    for name in WORKLOADS:
+        parser.add_argument(f"--without-{name}", action="store_true")
     given = parser.parse_args()
     typer.echo(f"seed {given.seed}", err=True)
     with tempfile.TemporaryDirectory(prefix="gateway-campaign-") as temporary:
@@ -40,6 +43,7 @@ def main() -> int:
             rate=given.rate,
             with_java=not given.without_java,
             with_rdkafka_transactions=not given.without_rdkafka_transactions,
+            workloads=[each for each in WORKLOADS if not getattr(given, f"without_{each}")],
             progress=lambda line: typer.echo(line, err=True),
         )
         report = json.dumps(campaign.run(), indent=2)

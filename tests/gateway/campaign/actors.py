@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 from tests.gateway.campaign.client import Client, Place
@@ -27,6 +27,7 @@ from tests.gateway.campaign.producers import (
 )
 from tests.gateway.campaign.readers import OwnReader, PythonReader, RdkafkaReader
 from tests.gateway.campaign.root import DiskRoot, S3Root
+from tests.gateway.campaign.workloads import Workload
 
 CLASSIC_GROUP, CONSUMER_GROUP, COPIERS = "classic-group", "consumer-group", "copiers"
 GROUPS = (CLASSIC_GROUP, CONSUMER_GROUP, COPIERS)
@@ -45,6 +46,8 @@ class Actors:
         root: the root that they use.
         producers, transactions, readers, members: the clients on threads.
         java: the processes of Java, also those that have ended.
+        workloads: the other clients.
+        ended: those workloads whose processes were ended.
         failures: what must not happen, and did.
     """
 
@@ -56,6 +59,7 @@ class Actors:
         *,
         with_java: bool = True,
         with_rdkafka_transactions: bool = True,
+        workloads: Sequence[Workload] = (),
     ) -> None:
         self.root = root
         self.place = place
@@ -69,6 +73,10 @@ class Actors:
             PythonProducer(place, "python-producer"),
             OwnProducer(place, "own-producer"),
         ]
+        self.workloads = workloads
+        self.ended: list[Workload] = []
+        for workload in workloads:
+            self.producers += workload.producers()
         self.transactions: list[OwnTransactions | RdkafkaTransactions] = [
             OwnTransactions(place, "own-deals")
         ]
@@ -99,12 +107,15 @@ class Actors:
             each.start()
         for tool in self._running:
             tool.start()
+        for workload in self.workloads:
+            workload.start()
 
     @property
     def have_begun(self) -> bool:
         """Whether all producers have begun."""
         producers: list[EventProducer | JavaProducer] = [*self.producers, *self.java_producers]
-        return all(each.has_begun for each in producers)
+        begun = all(each.has_begun for each in producers)
+        return begun and all(each.has_begun for each in self.workloads)
 
     def clients(self) -> Iterator[Client]:
         """Yield the clients on threads."""
@@ -122,6 +133,9 @@ class Actors:
 
     def look(self) -> None:
         """Start a process in the place of each that has ended."""
+        for workload in self.workloads:
+            if workload not in self.ended:
+                workload.look()
         for tool in list(self._running):
             if tool.is_alive:
                 continue
@@ -169,6 +183,8 @@ class Actors:
         for each in self._running:
             while each.stops:
                 each.resume()
+        for workload in self.workloads:
+            workload.resume()
 
     def kill(self) -> None:
         """End what still runs, after a failure of the campaign itself."""
@@ -177,6 +193,8 @@ class Actors:
         for each in self._running:
             if each.is_alive:
                 each.kill()
+        for workload in self.workloads:
+            workload.close()
 
     def end_tools(self, kind: type[JavaTool]) -> None:
         """End the processes of one kind, and wait for them."""
@@ -189,7 +207,11 @@ class Actors:
 
     def all_failures(self) -> list[str]:
         """Return what must not happen, and did."""
-        everyone: list[Client | JavaTool] = [*self.clients(), *self.java]
+        everyone: list[Client | JavaTool | Workload] = [
+            *self.clients(),
+            *self.java,
+            *self.workloads,
+        ]
         named = [f"{each.name}: {failure}" for each in everyone for failure in each.failures]
         return [*self.failures, *named]
 

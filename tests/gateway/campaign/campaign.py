@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,12 @@ from tests.gateway.campaign.members import PythonMember
 from tests.gateway.campaign.readers import RdkafkaReader, text
 from tests.gateway.campaign.root import DiskRoot, S3Root
 from tests.gateway.campaign.topics import CLUSTER, EVENTS, PARTITIONS, new_topics, partitions_of
+from tests.gateway.campaign.workloads import WORKLOADS
 from tests.waiting import wait_until
 
 _CLEAN_PAUSE_S = 2.0
+_BEGIN_S = 600
+"""Maximum time until all clients have begun: programs in Java start slowly on a busy machine."""
 
 
 @dataclass
@@ -50,6 +53,7 @@ class GatewayCampaign:
         rate: records per second of each producer.
         with_java: whether the programs of Java take part.
         with_rdkafka_transactions: whether transactions of librdkafka take part.
+        workloads: the names of the `WORKLOADS` that take part.
         progress: called with a line for each event.
     """
 
@@ -61,6 +65,7 @@ class GatewayCampaign:
     rate: float = 20.0
     with_java: bool = True
     with_rdkafka_transactions: bool = True
+    workloads: Sequence[str] = ()
     progress: Callable[[str], None] = lambda line: None
     findings: dict[str, list[str]] = field(default_factory=dict)
 
@@ -85,12 +90,6 @@ class GatewayCampaign:
         self._cluster = Cluster(root.url, root.storage_options, create=True)
         stack.callback(self._cluster.release)
         self._admin = Admin(root.url, storage_options=root.storage_options)
-        self._admin.create_topics(new_topics())
-        self._admin.alter_configs([ConfigResource("broker", "", CLUSTER)])
-        for place in gateways.places:
-            gateways.start(place)
-            assert place.process is not None
-            assert place.process.wait_for_line(), gateways.look() or gateways.failures
         place_of_clients = Place(
             root.url,
             root.storage_options,
@@ -99,12 +98,27 @@ class GatewayCampaign:
             self.seed,
             self.rate,
         )
+        workloads = []
+        for name in self.workloads:
+            folder = self.folder / name
+            folder.mkdir()
+            workload = WORKLOADS[name](place_of_clients, folder, self._say)
+            stack.callback(workload.close)
+            workload.prepare(self._admin)
+            workloads.append(workload)
+        self._admin.create_topics(new_topics(exist=self._admin.list_topics()))
+        self._admin.alter_configs([ConfigResource("broker", "", CLUSTER)])
+        for place in gateways.places:
+            gateways.start(place)
+            assert place.process is not None
+            assert place.process.wait_for_line(), gateways.look() or gateways.failures
         actors = Actors(
             root,
             place_of_clients,
             self._say,
             with_java=self.with_java,
             with_rdkafka_transactions=self.with_rdkafka_transactions,
+            workloads=workloads,
         )
         stack.callback(actors.kill)
         actors.start()
@@ -113,7 +127,7 @@ class GatewayCampaign:
         wait_until(
             lambda: actors.have_begun,
             "the producers do not begin",
-            timeout_s=SETTLE_S,
+            timeout_s=_BEGIN_S,
             interval_s=0.5,
         )
         plan = FaultPlan(gateways, actors, self.seed, self._say)
@@ -145,7 +159,10 @@ class GatewayCampaign:
         actors.end_tools(JavaProducer)
         for each in (*actors.producers, *actors.transactions):
             each.join()
+        for workload in actors.workloads:
+            workload.end_input()
         self._say("the producers have ended")
+        self._settle_workloads(actors, look)
         ends = self._ends()
         events = {each: end for each, end in ends.items() if each.topic == EVENTS}
         for group in self._groups:
@@ -176,6 +193,13 @@ class GatewayCampaign:
         for each in fresh:
             actors.readers.append(each)
             each.start()
+        self._settle_readers(actors, lasts, look)
+        return logs
+
+    def _settle_readers(
+        self, actors: Actors, lasts: Mapping[TopicPartition, int], look: Callable[[], None]
+    ) -> None:
+        """Wait until the readers have read all records, and end them."""
         for reader in actors.readers:
 
             def unread(reader: Any = reader) -> int:
@@ -193,7 +217,16 @@ class GatewayCampaign:
             reader.end()
         for reader in actors.readers:
             reader.join()
-        return logs
+
+    def _settle_workloads(self, actors: Actors, look: Callable[[], None]) -> None:
+        """Wait until the workloads have all results, and end them."""
+        for workload in actors.workloads:
+            if self._wait(workload.left, look):
+                self._say(f"{workload.name}: all results are there")
+            else:
+                self._find("stuck", [f"{workload.name}: {workload.left()} results are missing"])
+            actors.ended.append(workload)
+            workload.end()
 
     def _wait(self, left: Callable[[], int], meanwhile: Callable[[], None]) -> bool:
         """Wait until nothing is left; return false if nothing changes for long."""
@@ -252,6 +285,8 @@ class GatewayCampaign:
     def _check(self, gateways: Gateways, actors: Actors, logs: checks.Logs) -> None:
         self._say("checking")
         operations = checks.all_operations(self._notes, actors.java, actors.java_producers, logs)
+        for workload in actors.workloads:
+            operations += workload.operations()
         self._operations = operations
         events = actors.events()
         with (self._notes / "events").open("w") as lines:
@@ -260,6 +295,8 @@ class GatewayCampaign:
         groups = (CLASSIC_GROUP, CONSUMER_GROUP)
         committed = {group: self._committed(group) for group in groups}
         self._find("history", checks.check_operations(operations))
+        for workload in actors.workloads:
+            self._find(workload.name, workload.findings())
         if self.with_java:
             self._find("copies", checks.check_copies(logs))
         for group, rows in committed_rows_of(self._cluster.store, self._groups).items():
@@ -295,6 +332,7 @@ class GatewayCampaign:
             "generations": {name: group.generation for name, group in described.items()},
             "faults": dict(plan.done),
             "cleanings": dict(cleaned),
+            "workloads": {each.name: each.figures() for each in actors.workloads},
             "findings": self.findings,
         }
 

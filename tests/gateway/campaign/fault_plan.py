@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.faults.clock_shift import DAYS_OFF
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from tests.gateway.campaign.actors import Actors
     from tests.gateway.campaign.gateways import GatewayPlace, Gateways
+    from tests.gateway.campaign.workloads import Blow
 
 _BLOWS = {
     "kill_gateway": 5,
@@ -51,7 +53,15 @@ class FaultPlan:
         self._chance = random.Random(seed)
         self._schedule = Schedule()
         self._say = say
-        self._blows = _BLOWS | {each: _OF_ROOT[each] for each in self._root.faults}
+        self._blows: dict[str, tuple[int, Blow]] = {
+            name: (rate, partial(self._own_blow, name))
+            for name, rate in {
+                **_BLOWS,
+                **{each: _OF_ROOT[each] for each in self._root.faults},
+            }.items()
+        }
+        for workload in actors.workloads:
+            self._blows.update(workload.blows())
 
     def run(self, duration_s: float) -> None:
         """Strike for a duration, and return when everything that was paused continues."""
@@ -60,14 +70,19 @@ class FaultPlan:
         def strike() -> None:
             if time.monotonic() >= until_s:
                 return
-            blow = self._chance.choices(list(self._blows), list(self._blows.values()))[0]
-            if getattr(self, f"_{blow}")() is not False:
-                self.done[blow] += 1
+            rates = [rate for rate, _ in self._blows.values()]
+            name = self._chance.choices(list(self._blows), rates)[0]
+            if self._blows[name][1](self._chance, self._schedule):
+                self.done[name] += 1
             pause_s = self._chance.choice((0.3, 1.5, 3.0)) * self._chance.uniform(0.5, 2)
             self._schedule.do_later(pause_s, strike)
 
         self._schedule.do_later(0, strike)
         self._schedule.run(self._wait_until)
+
+    def _own_blow(self, name: str, chance: random.Random, schedule: Schedule) -> bool:
+        found: bool = getattr(self, f"_{name}")()
+        return found
 
     def _wait_until(self, at_s: float) -> None:
         """Wait; start again what has ended."""

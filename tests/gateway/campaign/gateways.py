@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import time
@@ -112,7 +113,7 @@ class Gateways:
             for key, value in self._root.options_of_gateway(place.number).items()
             for argument in ("--storage-option", f"{key}={value}")
         ]
-        environment = {"SPARK_LOG_LOG_LEVEL": "INFO"}
+        environment = {"SPARK_LOG_LOG_LEVEL": os.environ.get("CAMPAIGN_LOG_LEVEL", "INFO")}
         if place.clock is not None:
             environment |= place.clock.environment()
         with self.log_path(place.number, place.lives).open("wb") as log:

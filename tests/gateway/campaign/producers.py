@@ -38,9 +38,12 @@ class EventProducer(Client):
     """Sends numbered values at the campaign's rate until it has to end.
 
     Attributes:
+        topic: the topic.
         begun: the partitions in which a record was acknowledged.
         abandoned: number of records that were given up with a producer that found no gateway.
     """
+
+    topic = EVENTS
 
     def __post_init__(self):
         super().__post_init__()
@@ -54,7 +57,7 @@ class EventProducer(Client):
         As in Kafka, a partition takes any first sequence number of a producer that it does not
         know. If its first batches go to two gateways, the later ones may be appended first.
         """
-        return len(self.begun) == PARTITIONS[EVENTS]
+        return len(self.begun) == PARTITIONS[self.topic]
 
     def run(self, notes):
         send, finish = self.open(notes)
@@ -62,11 +65,14 @@ class EventProducer(Client):
         burst = 5
         while not self.is_ending.wait(burst / self.place.rate):
             for _ in range(self.chance.randint(1, 2 * burst - 1)):
-                partition = self.chance.randrange(PARTITIONS[EVENTS])
-                value = f"{self.name}/{number}"
-                send(partition, value)
+                partition = self.chance.randrange(PARTITIONS[self.topic])
+                send(partition, self.value(number))
                 number += 1
         finish()
+
+    def value(self, number):
+        """Return the value of a record, which no other record has."""
+        return f"{self.name}/{number}"
 
     def open(self, notes):
         """Return a function that sends a value to a partition, and one that waits for all."""
@@ -90,7 +96,7 @@ class RdkafkaProducer(EventProducer):
         )
 
         def send(partition, value):
-            operation = notes.begin(TopicPartition(EVENTS, partition), value)
+            operation = notes.begin(TopicPartition(self.topic, partition), value)
 
             def on_delivery(error, message):
                 if error is None:
@@ -99,7 +105,7 @@ class RdkafkaProducer(EventProducer):
                 else:
                     self.fail(f"not delivered: {error}")
 
-            producer.produce(EVENTS, value, partition=partition, on_delivery=on_delivery)
+            producer.produce(self.topic, value, partition=partition, on_delivery=on_delivery)
             producer.poll(0)
 
         def finish():
@@ -184,7 +190,7 @@ def _send(client, notes, producer, partition, value, on_end=lambda: True):
 
     The order of its records is that of its calls, until ``on_end`` says that it was given up.
     """
-    operation = notes.begin(TopicPartition(EVENTS, partition), value)
+    operation = notes.begin(TopicPartition(client.topic, partition), value)
 
     def on_success(found):
         if on_end():
@@ -195,7 +201,7 @@ def _send(client, notes, producer, partition, value, on_end=lambda: True):
         if on_end():
             client.fail(f"not delivered: {error!r}")
 
-    future = producer.send(EVENTS, value.encode(), partition=partition)
+    future = producer.send(client.topic, value.encode(), partition=partition)
     future.add_callback(on_success)
     future.add_errback(on_error)
 

@@ -7,9 +7,12 @@ from spark_log import NewTopic, TopicPartition
 EVENTS, COPIES, DEALS = "events", "copies", "deals"
 """Records of idempotent producers; their copies by transactions; records of transactions."""
 
-PARTITIONS = {EVENTS: 4, COPIES: 4, DEALS: 3}
+TRADES, LINES, REPLICATED = "trades", "lines", "replicated"
+"""Records of transactions over two topics; lines to count words of; records with three replicas."""
 
-_CONFIGS = {
+PARTITIONS = {EVENTS: 4, COPIES: 4, DEALS: 3, TRADES: 2, LINES: 2, REPLICATED: 2}
+
+CONFIGS = {
     "message.timestamp.after.max.ms": "9223372036854775807",  # clocks of gateways are wrong
     "file.delete.delay.ms": "3000",
     "merge.tail.segments": "20",
@@ -23,11 +26,12 @@ CLUSTER = {
 }
 
 
-def new_topics():
-    """Return the topics to create."""
+def new_topics(exist=()):
+    """Return the topics to create, without those that exist."""
     return [
-        NewTopic(name, num_partitions=count, topic_configs=_CONFIGS)
+        NewTopic(name, replica_assignment=dict.fromkeys(range(count), (0,)), topic_configs=CONFIGS)
         for name, count in PARTITIONS.items()
+        if name not in exist
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from benchmarks.kafka_broker import fetch_jars
@@ -23,13 +24,19 @@ JSON_SETTINGS: Mapping[str, object] = {
 """Settings of a worker whose records are JSON without schemas."""
 
 
+@cache
+def debezium_jars() -> Path:
+    """Return the folder with the jars of the connector."""
+    return fetch_jars("debezium", ARTIFACTS)
+
+
 def debezium_plugins(folder: Path) -> Path:
     """Return a folder for a worker's ``plugin.path``, which is made in an existing one."""
     plugins = folder / "plugins"
     plugins.mkdir(exist_ok=True)
     debezium = plugins / "debezium"
     if not debezium.exists():
-        debezium.symlink_to(fetch_jars("debezium", ARTIFACTS))
+        debezium.symlink_to(debezium_jars())
     return plugins
 
 

@@ -47,17 +47,34 @@ async def _on_a_thread(call, *args):
 
 
 class FakeGateway:
-    """The groups of a gateway whose timers end when a test says so."""
+    """The groups of a gateway whose timers end when a test says so.
+
+    Attributes:
+        may_run: lets its calls of the storage begin.
+        may_return: lets them return.
+        has_run: a call waits for that.
+    """
 
     def __init__(self, cluster):
         self.timers = []
         self.is_coordinator = True
+        self.may_run, self.may_return, self.has_run = (asyncio.Event() for _ in range(3))
+        self.may_run.set()
+        self.may_return.set()
         self.groups = ConsumerGroups(
             cluster,
-            _on_a_thread,
+            self._run_blocking,
             is_coordinator=lambda _: self.is_coordinator,
             call_later=self._call_later,
         )
+
+    async def _run_blocking(self, call, *args):
+        await self.may_run.wait()
+        result = await _on_a_thread(call, *args)
+        if not self.may_return.is_set():
+            self.has_run.set()
+            await self.may_return.wait()
+        return result
 
     def _call_later(self, delay_s, expire):
         timer = Timer(delay_s, expire)
@@ -489,3 +506,92 @@ def test_a_commit_of_a_former_owner_sets_nothing_back(cluster, seed):
     world = World(cluster, seed)
     asyncio.run(world.run(100))
     assert world.commits > 5
+
+
+def test_a_member_that_an_old_request_brought_back_is_fenced_with_its_old_epoch(cluster):
+    """Others have had its partitions since: what it is about to take is theirs."""
+
+    async def test():
+        gateway, client = FakeGateway(cluster), Client(cluster, "a")
+        await client.heartbeat(gateway)
+        known = client.epoch
+        await Client(cluster, "b").heartbeat(gateway)
+        await gateway.end("session", "a")
+        assert (await _join(gateway, client)).epoch > known  # a copy, which arrives late
+        client.owned, client.epoch = {}, known
+        assert await client.heartbeat(gateway) == "FENCED_MEMBER_EPOCH"
+
+    asyncio.run(test())
+
+
+def _join(gateway, client):
+    request = ConsumerHeartbeat(
+        Member(client.name), 0, rebalance_timeout_ms=60_000, topics=("t",), owned={}
+    )
+    return asyncio.ensure_future(gateway.groups.heartbeat("g", request))
+
+
+async def _pass_on():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_a_join_and_its_repeats_are_one(cluster):
+    """The clients of a group on slow storage would else join again for ever."""
+
+    async def test():
+        gateway, client, joins = FakeGateway(cluster), Client(cluster, "a"), []
+        await client.heartbeat(gateway)
+        gateway.may_run.clear()
+        for _ in range(10):
+            joins.append(_join(gateway, client))
+            await _pass_on()
+        gateway.may_run.set()
+        answers = await asyncio.gather(*joins)
+        assert {each.error for each in answers} == {GroupError.NONE}
+        # The epoch is a new one, so that commits from before the join are refused.
+        assert {each.epoch for each in answers} == {client.epoch + 1}
+        assert answers[-1].assignment
+        later = await _join(gateway, client)
+        assert later.epoch == client.epoch + 2, "the others were answered: this is no repeat"
+
+    asyncio.run(test())
+
+
+def test_a_repeated_join_is_answered_as_of_after_the_repeat(cluster):
+    async def test():
+        gateway, other, client = FakeGateway(cluster), FakeGateway(cluster), Client(cluster, "a")
+        await client.heartbeat(gateway)
+        gateway.may_return.clear()
+        join = _join(gateway, client)
+        await gateway.has_run.wait()  # the log has the join, and another gateway goes on there
+        await Client(cluster, "b").heartbeat(other)
+        repeat = _join(gateway, client)
+        await _pass_on()
+        gateway.may_return.set()
+        assert (await repeat).error is GroupError.NOT_COORDINATOR
+        assert (await join).error is GroupError.NOT_COORDINATOR
+
+    asyncio.run(test())
+
+
+def test_a_join_after_another_request_of_the_member_is_no_repeat(cluster):
+    async def test():
+        gateway, client = FakeGateway(cluster), Client(cluster, "a")
+        await client.heartbeat(gateway)
+        gateway.may_run.clear()
+        joins = [_join(gateway, client)]
+        await _pass_on()
+        request = ConsumerHeartbeat(Member(client.name), LEAVE_EPOCH)
+        leave = asyncio.ensure_future(gateway.groups.heartbeat("g", request))
+        await _pass_on()
+        joins.append(_join(gateway, client))
+        await _pass_on()
+        gateway.may_run.set()
+        before, after = await asyncio.gather(*joins)
+        assert (await leave).error is GroupError.NONE
+        assert after.epoch > before.epoch + 1
+        error = await gateway.groups.check_member("g", client.name, after.epoch)
+        assert error is GroupError.NONE
+
+    asyncio.run(test())

@@ -25,7 +25,9 @@ def test_each_version_lists_what_is_answered(client, version):
     ]
 
 
-@pytest.mark.parametrize(("version", "supported"), [(3, []), (4, [("transaction.version", 0)])])
+@pytest.mark.parametrize(
+    ("version", "supported"), [(3, []), (4, [("group.version", 0), ("transaction.version", 0)])]
+)
 def test_old_clients_are_not_told_of_a_feature_from_level_0_on(client, version, supported):
     """Java's clients before 3.9 fail at it (KAFKA-17011)."""
     answer = client.ask(
@@ -35,7 +37,10 @@ def test_old_clients_are_not_told_of_a_feature_from_level_0_on(client, version, 
         client_software_version="1.2.3",
     )
     assert [(each.name, each.min_version) for each in answer.supported_features] == supported
-    assert [each.name for each in answer.finalized_features] == ["transaction.version"]
+    assert [each.name for each in answer.finalized_features] == [
+        "group.version",
+        "transaction.version",
+    ]
 
 
 def test_an_unknown_version_is_answered_in_version_0_with_those_that_exist(client):

@@ -5,6 +5,7 @@ import pytest
 from spark_log import Admin, NewTopic
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
+from tests.gateway.support import running_gateway
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -39,9 +40,9 @@ def test_configs_of_a_topic_have_source_default_and_synonyms(gateway, client, ve
     assert (found.error_code, len(entries)) == (0, 30)
     retention, lag = entries["retention.ms"], entries["replica.lag.time.max.ms"]
     assert (retention.value, retention.config_source, retention.read_only) == ("5", 1, False)
-    assert [(each.value, each.source) for each in retention.synonyms] == [
-        ("5", 1),
-        ("604800000", 5),
+    assert [(each.name, each.value, each.source) for each in retention.synonyms] == [
+        ("retention.ms", "5", 1),
+        ("log.retention.ms", "604800000", 5),  # the name of Kafka's brokers
     ]
     assert (lag.value, lag.config_source) == ("9", 3)
     assert entries["segment.ms"].config_source == 5
@@ -78,6 +79,24 @@ def test_configs_of_the_gateway_and_of_the_cluster(gateway, client):
     cluster = {each.name for each in describe(client, BROKER, "").configs}
     assert "group.max.size" in cluster
     assert "auto.create.topics.enable" not in cluster
+
+
+def test_a_config_of_the_gateway_has_its_default_besides(tmp_path):
+    with running_gateway(tmp_path / "other", **{"num.partitions": 7}) as gateway:
+        own = str(gateway.server.gateway.registered.gateway_id)
+        with gateway.client() as client:
+            found = describe(client, BROKER, own, include_synonyms=True)
+    entries = {each.name: each for each in found.configs}
+    synonyms = {
+        key: [(each.value, each.source) for each in entries[key].synonyms]
+        for key in ("num.partitions", "auto.create.topics.enable", "broker.rack")
+    }
+    assert synonyms == {
+        "num.partitions": [("7", 4), ("1", 5)],
+        "auto.create.topics.enable": [("true", 5)],
+        "broker.rack": [],
+    }
+    assert (entries["num.partitions"].config_source, entries["broker.rack"].value) == (4, None)
 
 
 def test_resources_without_configs_are_no_error_and_unknown_ones_are(client):
@@ -177,6 +196,17 @@ def test_a_change_that_is_not_possible_changes_nothing(
     found = alter(client, resource_type, name, ("segment.ms", SET, "77"), change)
     assert found.error_code == code
     assert found.error_message
+    assert overrides(gateway) == before
+
+
+def test_a_gateway_has_no_configs_to_delete(gateway, client):
+    """Kafka's tool for reassignments deletes the throttles of brokers and topics at the end."""
+    own = str(gateway.server.gateway.registered.gateway_id)
+    throttles = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    assert alter(client, BROKER, own, *((key, DELETE, None) for key in throttles)).error_code == 0
+    change = ("leader.replication.throttled.replicas", DELETE, None)
+    before = overrides(gateway)
+    assert alter(client, TOPIC, "a", change).error_code == 0
     assert overrides(gateway) == before
 
 

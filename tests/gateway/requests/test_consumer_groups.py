@@ -321,6 +321,16 @@ def test_groups_are_listed_and_described_with_their_type(gateway, member, client
     assert classic.error_code == GroupError.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_without_members_has_the_assignor_that_is_kafkas_default(gateway, member):
+    first = member("a")
+    first.join()
+    assert first.commit(7) == "NONE"
+    first.heartbeat(-1)
+    group = described(gateway)
+    assert (group.group_state, group.members) == ("Empty", [])
+    assert group.assignor_name == "uniform"
+
+
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_commit_is_refused_if_others_may_have_committed_since_it_arrived(
     gateway, member, is_late

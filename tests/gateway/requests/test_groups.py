@@ -7,6 +7,7 @@ import pytest
 from spark_log import Admin, Consumer, NewTopic
 from spark_log.coordinator import OffsetsTable
 from spark_log.errors import InconsistentGroupProtocolError
+from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.groups import GroupError
 from spark_log.gateway.protocol import message_class
 from spark_log.types import OffsetAndMetadata, TopicPartition
@@ -322,6 +323,22 @@ def test_groups_are_listed_described_and_deleted(gateway, client, topic):
     member.leave()
     assert client.ask("DeleteGroups", 0, groups_names=["g"]).results[0].error_code == 0
     assert topic.list_group_offsets("g") == {}
+
+
+def test_a_group_that_never_committed_is_deleted_once(gateway, client, topic):
+    def delete():
+        return client.ask("DeleteGroups", 2, groups_names=["g"]).results[0].error_code
+
+    for _ in range(2):
+        member = Member(gateway).stable()
+        assert delete() == ErrorCode.NON_EMPTY_GROUP
+        member.leave()
+        assert delete() == GroupError.NONE
+        assert delete() == GroupError.GROUP_ID_NOT_FOUND
+    member = Member(gateway).stable()
+    assert member.commit(1) == GroupError.NONE
+    member.leave()
+    assert [delete(), delete()] == [GroupError.NONE, GroupError.GROUP_ID_NOT_FOUND]
 
 
 def test_offsets_are_deleted(client, topic):

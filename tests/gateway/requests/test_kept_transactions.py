@@ -224,3 +224,28 @@ def test_a_client_before_kip_447_commits_beside_the_members_of_its_group(client,
         "ConsumerGroupHeartbeat", 1, group_id="g", member_id="a", member_epoch=joined.member_epoch
     )
     assert (again.error_code, again.member_epoch) == (0, joined.member_epoch)
+
+
+def test_a_late_request_begins_and_ends_no_transaction(gateway, client, root, monkeypatch):
+    """Another gateway coordinates the transactional id: the client has begun nothing more there.
+
+    What such a request began nobody would end: after its timeout the abort would fence the client.
+    """
+    mine, handlers = init(client), gateway.server.gateway
+
+    def state():
+        return Admin(root).describe_transactions(["x"])["x"].state
+
+    with monkeypatch.context() as late:
+        late.setattr(handlers, "has_coordinated", lambda *_: False)
+        assert add(client, mine, 0) == [ErrorCode.NOT_COORDINATOR]
+        added = client.ask("AddOffsetsToTxn", 3, transactional_id="x", group_id="g", **mine)
+        assert added.error_code == ErrorCode.NOT_COORDINATOR
+        assert state() == "Empty"
+    assert add(client, mine, 0) == [ErrorCode.NONE]
+    with monkeypatch.context() as late:
+        late.setattr(handlers, "has_coordinated", lambda *_: False)
+        for committed in (False, True):
+            assert end(client, mine, committed) == ErrorCode.NOT_COORDINATOR
+        assert state() == "Ongoing"
+    assert end(client, mine) == ErrorCode.NONE

@@ -79,12 +79,13 @@ def test_a_partition_that_no_root_leads_has_a_gateway_all_the_same(gateway, clie
     assert partition.leader_id == gateway.server.gateway.registered.gateway_id
 
 
-def test_a_topic_is_found_by_its_id(gateway, client, admin):
+@pytest.mark.parametrize("name", [None, ""])  # Java's consumer sends an empty one
+def test_a_topic_is_found_by_its_id(gateway, client, admin, name):
     topic_id = gateway.cluster.topic("weather").topic_id
-    wanted = [_Topic(topic_id=topic_id, name=None), _Topic(topic_id=random_id(), name=None)]
+    wanted = [_Topic(topic_id=topic_id, name=name), _Topic(topic_id=random_id(), name=name)]
     known, unknown = client.ask("Metadata", 12, topics=wanted).topics
     assert (known.name, known.topic_id, known.error_code) == ("weather", topic_id, 0)
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert (unknown.name, unknown.error_code) == (None, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
 @pytest.mark.parametrize(("version", "allowed"), [(1, False), (4, True)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, NewTopic, Producer
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import ZERO_UUID, message_class
 from spark_log.util import random_id
@@ -175,6 +175,17 @@ def test_partitions_are_added_each_topic_by_itself(gateway, client, tmp_path, ve
         assert gateway.cluster.image().topic("a").num_partitions == count
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_an_assignment_to_gateways_has_each_new_partition(gateway, client, tmp_path, count):
+    Admin(tmp_path / "root").create_topics([NewTopic("a")])
+    own = gateway.server.gateway.registered.gateway_id
+    assignment = [_Partitions.CreatePartitionsAssignment(broker_ids=[own])] * 2
+    wanted = _Partitions.CreatePartitionsTopic(name="a", count=count, assignments=assignment)
+    answer = client.ask("CreatePartitions", 3, topics=[wanted], validate_only=False)
+    assert codes(answer.results) == [("a", ErrorCode.INVALID_REPLICA_ASSIGNMENT)]
+    assert gateway.cluster.image().topic("a").num_partitions == 1
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_records_are_deleted_before_an_offset(client, tmp_path, version):
     root = tmp_path / "root"
@@ -198,3 +209,16 @@ def test_records_are_deleted_before_an_offset(client, tmp_path, version):
     wanted.partitions = [_Records.DeleteRecordsPartition(partition_index=0, offset=-1)]
     (found,) = client.ask("DeleteRecords", version, topics=[wanted]).topics
     assert found.partitions[0].low_watermark == 10
+
+
+@pytest.mark.parametrize(("policy", "code"), [("compact", 44), ("compact,delete", 0)])
+def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(client, tmp_path, policy, code):
+    root = tmp_path / "root"
+    Admin(root).create_topics([NewTopic("a", topic_configs={"cleanup.policy": policy})])
+    with Producer(root) as producer:
+        producer.send("a", b"x", key=b"k").result(30)
+    partition = _Records.DeleteRecordsPartition(partition_index=0, offset=1)
+    wanted = _Records.DeleteRecordsTopic(name="a", partitions=[partition])
+    (found,) = client.ask("DeleteRecords", 2, topics=[wanted]).topics
+    assert found.partitions[0].error_code == code
+    assert found.partitions[0].low_watermark == (-1 if code else 1)

@@ -118,6 +118,21 @@ def test_nothing_can_be_committed_and_nothing_is_aborted_without_harm(client):
     assert end(client, found, False).error_code == 0
 
 
+def test_a_late_end_of_nothing_does_not_abort_the_next_transaction(
+    gateway, client, root, monkeypatch
+):
+    """The abort of nothing leaves the epoch as it is: a copy of it names the next transaction."""
+    found = init(client)
+    assert end(client, found, False).error_code == 0
+    begin(gateway, found, 0)
+    with monkeypatch.context() as late:
+        late.setattr(gateway.server.gateway, "has_coordinated", lambda *_: False)
+        for committed in (False, True):
+            assert end(client, found, committed).error_code == ErrorCode.NOT_COORDINATOR
+    assert end(client, found, True).error_code == 0
+    assert Admin(root).describe_transactions(["x"])["x"].state == "CompleteCommit"
+
+
 def test_a_fenced_producer_ends_nothing(gateway, client, root):
     found = init(client)
     begin(gateway, found, 0)
@@ -155,6 +170,7 @@ def test_producers_of_partitions_are_described(client, root):
     ).topics
     first, second, unknown = topic.partitions
     assert [each.last_sequence for each in first.active_producers] == [0]
+    assert [each.coordinator_epoch for each in first.active_producers] == [-1]
     assert (second.error_code, second.active_producers) == (0, [])
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -228,7 +244,7 @@ def test_offsets_are_committed_with_the_transaction_or_not_at_all(client, root, 
 
 
 def test_the_gateway_that_ends_a_transaction_need_not_be_the_one_that_got_its_offsets(
-    gateway, client, root
+    gateway, client, root, two_coordinators
 ):
     found = init(client)
     assert commit_offsets(client, found, {0: 5}) == [0]

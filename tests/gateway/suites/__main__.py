@@ -21,17 +21,23 @@ from rich.table import Table
 from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_clients.suite import KafkaClients
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_connect.integration_suite import KafkaConnectTests
+from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
 from tests.gateway.suites.kafka_streams.integration_suite import KafkaStreamsTests
 from tests.gateway.suites.kafka_streams.suite import KafkaStreams
+from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
 from tests.gateway.suites.kafkajs import KafkaJs
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.sarama import Sarama
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
+from tests.gateway.suites.spark_kafka.spark_tests import SparkTests
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -57,9 +63,15 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 """The suites of clients in other languages, in the order in which they are run."""
 
 KAFKA_SUITES: tuple[Suite, ...] = (
-    KafkaConnect(),
+    KafkaTools(),
+    KafkaClients(),
     KafkaStreams(),
     KafkaStreamsTests(),
+    KafkaConnect(),
+    KafkaMirror(),
+    KafkaConnectTests(),
+    SparkKafka(),
+    SparkTests(),
 )
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 

@@ -29,9 +29,6 @@ class KafkaGo(Suite):
         "TestClientCreateACLs": _NO_ACLS,
         "TestClientDeleteACLs": _NO_ACLS,
         "TestClientDescribeACLs": _NO_ACLS,
-        "TestClientDeleteGroups": (
-            "It expects that a group exists that has neither members nor committed offsets."
-        ),
         "TestConn/test_delete_topics": (
             "It fails with Kafka 4.1, too: its question about a deleted topic creates the topic."
         ),
@@ -66,6 +63,7 @@ class KafkaGo(Suite):
         "TestClientCreatePartitions",
         "TestClientCreatePartitionsNoAssignments",
         "TestClientCreateTopics",
+        "TestClientDeleteGroups",
         "TestClientDeleteOffset",
         "TestClientDeleteTopics",
         "TestClientDescribeConfigs",

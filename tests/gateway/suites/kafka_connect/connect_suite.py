@@ -10,7 +10,13 @@ from pathlib import Path
 
 from benchmarks.kafka_broker import KAFKA_VERSION
 from benchmarks.kafka_connect import connect_jars
-from tests.gateway.suites.kafka_connect import exactly_once_tests, rest_tests
+from tests.gateway.connect.debezium import debezium_jars
+from tests.gateway.suites.kafka_connect import (
+    cleaned_tests,
+    debezium_tests,
+    exactly_once_tests,
+    rest_tests,
+)
 from tests.gateway.suites.kafka_connect.place import Place
 from tests.gateway.suites.suite import Gateways, Outcome, Suite, TestResult
 
@@ -27,11 +33,17 @@ class KafkaConnect(Suite):
 
     def install(self, folder: Path) -> None:
         connect_jars()
+        debezium_jars()
 
     def run(
         self, folder: Path, gateways: Gateways, selected: Callable[[str], bool]
     ) -> Iterator[TestResult]:
-        tests = (*rest_tests.TESTS, *exactly_once_tests.TESTS)
+        tests = (
+            *rest_tests.TESTS,
+            *exactly_once_tests.TESTS,
+            *cleaned_tests.TESTS,
+            *debezium_tests.TESTS,
+        )
         yield from results_of_tests(tests, gateways, selected)
 
 

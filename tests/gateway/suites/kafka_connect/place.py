@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.kafka_connect import PATIENCE_S, DistributedWorker
 from tests.gateway.processes import free_port
 from tests.gateway.suites.suite import Gateways
+from tests.waiting import wait_until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -35,13 +36,14 @@ class Place:
         gateways: the gateways.
         stack: ends what runs until the end of the suite.
         topics: the gateways' topics.
+        kept: what tests keep for those after them, by name.
     """
 
     folder: Path
     gateways: Gateways
     stack: ExitStack
     topics: Topics = field(init=False)
-    _shared: DistributedWorker | None = field(default=None, init=False)
+    kept: dict[str, object] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.gateways.bootstrap_servers)
@@ -49,10 +51,11 @@ class Place:
     @property
     def worker(self) -> DistributedWorker:
         """The worker of the tests that harm nobody else's."""
-        if self._shared is None or not self._shared.is_alive:
-            settings = names_of_workers("shared")
-            self._shared = self.stack.enter_context(self.new_worker("shared", settings))
-        return self._shared
+        found = self.kept.get("worker")
+        if not isinstance(found, DistributedWorker) or not found.is_alive:
+            found = self.stack.enter_context(self.new_worker("shared", names_of_workers("shared")))
+            self.kept["worker"] = found
+        return found
 
     def new_worker(
         self, name: str, settings: Mapping[str, object], gateways: Gateways | None = None
@@ -99,7 +102,7 @@ def text_of(lines: Sequence[str]) -> str:
 
 
 @contextmanager
-def growing_file(path: Path, rate: int = 400) -> Iterator[Callable[[], int]]:
+def growing_file(path: Path, rate: int = 60) -> Iterator[Callable[[], int]]:
     """Append numbered lines to a file until the block ends; yield a function that counts them.
 
     Args:
@@ -193,9 +196,21 @@ class Topics:
         assert producer.flush(60) == 0
         assert failures == []
 
-    def records(self, topic: str) -> list[Record]:
-        """Return the committed records of a topic, those of a partition in their order."""
-        partitions = self.partitions(topic)
+    def records(self, topic: str, at_least: int = 0) -> list[Record]:
+        """Return the committed records of a topic, those of a partition in their order.
+
+        Args:
+            topic: the topic; without it there are no records.
+            at_least: the number of records to wait for.
+
+        Raises:
+            AssertionError: It has fewer for long.
+        """
+        if not at_least and not self.partitions(topic):
+            return []
+        partitions = wait_until(
+            lambda: self.partitions(topic), f"there is no {topic}", timeout_s=PATIENCE_S
+        )
         settings = {
             "group.id": "tests",
             "enable.auto.commit": "false",
@@ -205,38 +220,31 @@ class Topics:
         consumer = Consumer(self._config(settings))
         found: list[Record] = []
         ended: set[int] = set()
+        deadline_s = time.monotonic() + PATIENCE_S
         try:
             consumer.assign([TopicPartition(topic, each, 0) for each in partitions])
-            deadline_s = time.monotonic() + PATIENCE_S
-            while len(ended) < len(partitions):
-                assert time.monotonic() < deadline_s, f"{topic} is not read: {len(found)} records"
-                for message in consumer.consume(1000, timeout=0.5):
+            while len(ended) < len(partitions) or len(found) < at_least:
+                assert time.monotonic() < deadline_s, (
+                    f"{topic} has {len(found)} of {at_least} records; the ends of {sorted(ended)} "
+                    f"of {partitions} were reached"
+                )
+                message: Any
+                for message in consumer.consume(1000, timeout=0.2):
                     error = message.error()
                     if error is None:
                         found.append(_record(message))
+                        ended.discard(message.partition())
                     elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                         ended.add(message.partition())
-                    else:
+                    elif not error.retriable():
                         raise KafkaException(error)
         finally:
             consumer.close()
         return found
 
-    def lines(self, topic: str) -> list[str]:
-        """Return the committed values of a topic; none if there is no such topic yet."""
-        return [each.text for each in self.records(topic)]
-
-    def wait_for_lines(self, topic: str, count: int) -> list[str]:
-        """Return the committed values of a topic as soon as it has so many.
-
-        Raises:
-            AssertionError: It has fewer for long.
-        """
-        deadline_s = time.monotonic() + PATIENCE_S
-        while len(found := self.lines(topic)) < count:
-            assert time.monotonic() < deadline_s, f"{topic} has {len(found)} of {count} records"
-            time.sleep(0.3)
-        return found
+    def lines(self, topic: str, at_least: int = 0) -> list[str]:
+        """Return the values of `records`."""
+        return [each.text for each in self.records(topic, at_least)]
 
     def committed(self, group: str) -> dict[tuple[str, int], int]:
         """Return the committed offsets of a group."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_connect import RestError
+from benchmarks.kafka_connect import PATIENCE_S, RestError
 from tests.gateway.suites.kafka_connect.place import (
     Place,
     assert_once_in_order,
@@ -42,7 +42,7 @@ def file_is_copied_exactly(place: Place) -> None:
     more = numbered(500, 10_000)
     with source.open("a") as file:
         file.write(text_of(more))
-    assert_once_in_order(place.topics.wait_for_lines("copied", 3503), [*lines, *more])
+    assert_once_in_order(place.topics.lines("copied", 3503), [*lines, *more])
     topics = worker.ask("GET", "/connectors/copy-in/topics")
     assert topics == {"copy-in": {"topics": ["copied"]}}
     group = "connect-copy-out"
@@ -68,7 +68,7 @@ def topic_is_created_with_settings_of_the_connector(place: Place) -> None:
         "producer.override.partitioner.class": round_robin,
     }
     place.worker.put("made", {**file_source(source, "made"), **topic_settings})
-    place.topics.wait_for_lines("made", 4000)
+    place.topics.lines("made", 4000)
     configs = place.topics.configs("made")
     assert configs["retention.ms"] == "86400000"
     assert configs["compression.type"] == "zstd"
@@ -89,7 +89,7 @@ def update_pause_resume_stop_restart_and_delete(place: Place) -> None:
     config = file_source(source, "before")
     worker.put("life", config)
     worker.wait_for_states("life", "RUNNING", "RUNNING")
-    place.topics.wait_for_lines("before", 10)
+    place.topics.lines("before", 10)
 
     def add(begin: int) -> None:
         with source.open("a") as file:
@@ -105,7 +105,7 @@ def update_pause_resume_stop_restart_and_delete(place: Place) -> None:
     )
     worker.wait_for_states("life", "RUNNING", "RUNNING")
     add(10)
-    assert place.topics.wait_for_lines("after", 10) == numbered(10, 10)
+    assert place.topics.lines("after", 10) == numbered(10, 10)
     worker.ask("PUT", "/connectors/life/pause")
     worker.wait_for_states("life", "PAUSED", "PAUSED")
     add(20)
@@ -115,7 +115,7 @@ def update_pause_resume_stop_restart_and_delete(place: Place) -> None:
     assert place.topics.lines("after") == numbered(10, 10)
     worker.ask("PUT", "/connectors/life/resume")
     worker.wait_for_states("life", "RUNNING", "RUNNING")
-    assert place.topics.wait_for_lines("after", 20) == numbered(20, 10)
+    assert place.topics.lines("after", 20) == numbered(20, 10)
     worker.ask("POST", "/connectors/life/restart?includeTasks=true&onlyFailed=false")
     worker.wait_for_states("life", "RUNNING", "RUNNING")
     worker.ask("PUT", "/connectors/life/stop")
@@ -123,7 +123,7 @@ def update_pause_resume_stop_restart_and_delete(place: Place) -> None:
     add(30)
     worker.ask("PUT", "/connectors/life/resume")
     worker.wait_for_states("life", "RUNNING", "RUNNING")
-    assert place.topics.wait_for_lines("after", 30) == numbered(30, 10)
+    assert place.topics.lines("after", 30) == numbered(30, 10)
     worker.ask("POST", "/connectors/life/tasks/0/restart")
     worker.ask("DELETE", "/connectors/life")
     worker.wait_for(
@@ -138,7 +138,7 @@ def offsets_of_a_source_are_read_changed_and_deleted(place: Place) -> None:
     worker, source = place.worker, place.path("in")
     source.write_text(text_of(numbered(100)))
     worker.put("positions", file_source(source, "positions"))
-    place.topics.wait_for_lines("positions", 100)
+    place.topics.lines("positions", 100)
     worker.wait_for(
         lambda: _position(place, "positions") == source.stat().st_size, "no offset is committed"
     )
@@ -148,13 +148,13 @@ def offsets_of_a_source_are_read_changed_and_deleted(place: Place) -> None:
     worker.ask("PATCH", "/connectors/positions/offsets", change)
     assert _position(place, "positions") == half
     worker.ask("PUT", "/connectors/positions/resume")
-    found = place.topics.wait_for_lines("positions", 150)
+    found = place.topics.lines("positions", 150)
     assert found == numbered(100) + numbered(50, 50)
     _stop(place, "positions")
     worker.ask("DELETE", "/connectors/positions/offsets")
     assert worker.ask("GET", "/connectors/positions/offsets") == {"offsets": []}
     worker.ask("PUT", "/connectors/positions/resume")
-    assert place.topics.wait_for_lines("positions", 250)[150:] == numbered(100)
+    assert place.topics.lines("positions", 250)[150:] == numbered(100)
     worker.ask("DELETE", "/connectors/positions")
 
 
@@ -214,7 +214,7 @@ def records_that_cannot_be_read_go_to_a_dead_letter_queue(place: Place) -> None:
     worker.put("letters", {**file_sink(sink, topic), **settings})
     good = [f"line {number}" for number in range(90) if number % 3]
     _wait_for_size(place, sink, good)
-    assert place.topics.wait_for_lines("dead-letters", 30) == values[::3]
+    assert place.topics.lines("dead-letters", 30) == values[::3]
     for record, number in zip(place.topics.records("dead-letters"), range(0, 90, 3), strict=True):
         headers = dict(record.headers)
         assert record.key == b"key"
@@ -284,7 +284,7 @@ def worker_restarts_from_its_topics(place: Place) -> None:
     worker, source = place.worker, place.path("in")
     source.write_text(text_of(numbered(100)))
     worker.put("restarted", file_source(source, "restarted"))
-    place.topics.wait_for_lines("restarted", 100)
+    place.topics.lines("restarted", 100)
     worker.wait_for(
         lambda: _position(place, "restarted") == source.stat().st_size, "no offset is committed"
     )
@@ -293,7 +293,7 @@ def worker_restarts_from_its_topics(place: Place) -> None:
         file.write(text_of(numbered(100, 100)))
     worker.start()
     worker.wait_until_ready()
-    assert place.topics.wait_for_lines("restarted", 200) == numbered(200)
+    assert place.topics.lines("restarted", 200) == numbered(200)
     config = worker.ask("GET", "/connectors/restarted")["config"]
     assert config["file"] == str(source), json.dumps(config)
     worker.ask("DELETE", "/connectors/restarted")
@@ -311,7 +311,7 @@ def _stop(place: Place, connector: str) -> None:
 
 def _wait_for_size(place: Place, sink: Path, lines: list[str]) -> None:
     """Wait until a sink has written as much as these lines, and compare them in any order."""
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + PATIENCE_S
     while True:
         found = sink.read_text().splitlines() if sink.exists() else []
         if len(found) >= len(lines):

@@ -46,7 +46,13 @@ final class GatewayBroker {
             case "clusterId":
                 return cluster.clusterId();
             case "config":
-                return kafkaConfig();
+                return cluster.config(id).orElseGet(this::kafkaConfig);
+            case "replicaManager":
+                return BrokerInside.replicaManager(cluster, id);
+            case "dataPlaneRequestProcessor":
+                return BrokerInside.kafkaApis(cluster, id);
+            case "metadataCache":
+                return GatewayMetadata.of(cluster, id);
             case "equals":
                 return proxy == arguments[0];
             case "hashCode":

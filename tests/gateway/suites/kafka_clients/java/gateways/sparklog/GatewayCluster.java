@@ -12,14 +12,18 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 
 import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
+import kafka.server.KafkaConfig;
 
 import org.apache.kafka.common.Node;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.network.ListenerName;
@@ -40,12 +44,15 @@ import org.apache.kafka.test.TestUtils;
 public final class GatewayCluster implements ClusterInstance {
     private static final AtomicInteger ROOTS = new AtomicInteger();
 
+    private static final Set<String> INTERNAL_TOPICS = Set.of("__consumer_offsets", "__transaction_state");
+
     private final ClusterConfig config;
     private final boolean isCombined;
     private final Path root;
     private final Map<Integer, Integer> ports = new TreeMap<>();
     private final Map<Integer, Integer> pids = new HashMap<>();
     private final Map<Integer, KafkaBroker> brokers = new LinkedHashMap<>();
+    private final Map<Integer, KafkaConfig> configs = new HashMap<>();
     private ServerProperties properties;
     private boolean isStarted;
     private boolean isStopped;
@@ -116,8 +123,29 @@ public final class GatewayCluster implements ClusterInstance {
 
     @Override
     public void startBroker(int id) {
+        if (isAlive(id)) {
+            return;
+        }
         pids.put(id, GatewayHost.start(List.of(arguments(id))).get(0));
         waitForReadyBrokers();
+    }
+
+    /** Sets what {@code KafkaBroker.config()} returns; before the start. */
+    public void setConfig(int id, KafkaConfig found) {
+        configs.put(id, found);
+    }
+
+    Optional<KafkaConfig> config(int id) {
+        return Optional.ofNullable(configs.get(id));
+    }
+
+    /** Returns what a gateway says about brokers and topics. */
+    MetadataResponse metadata(int id) {
+        try {
+            return IntegrationTestUtils.connectAndReceive(MetadataRequest.Builder.allTopics().build(), ports.get(id));
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     boolean isAlive(int id) {
@@ -137,6 +165,7 @@ public final class GatewayCluster implements ClusterInstance {
             "broker.id", String.valueOf(id), "broker.join.delay.ms", "0", "broker.heartbeat.interval.ms", "250"));
         settings.putAll(properties.ofGateway(id));
         if (isSasl()) {
+            settings.putIfAbsent("sasl.enabled.mechanisms", "PLAIN");
             settings.put("security.protocol", "SASL_PLAINTEXT");
             settings.put("sasl.users.file", usersFile());
         }
@@ -176,7 +205,25 @@ public final class GatewayCluster implements ClusterInstance {
             return; // a request without a password has no answer; clients wait for what they need
         }
         await(metadata -> metadata.brokers().stream().map(Node::id).collect(Collectors.toSet()).equals(pids.keySet()),
-            MetadataRequest.Builder.allTopics(), "All gateways know each other");
+            "All gateways know each other");
+    }
+
+    @Override
+    public void createTopic(String name, int partitions, short replicas, Map<String, String> configs) throws InterruptedException {
+        if (INTERNAL_TOPICS.contains(name)) {
+            return; // tests create them so that they need not wait for it later
+        }
+        Map<String, String> all = new HashMap<>(properties.ofNewTopics());
+        all.putAll(configs);
+        ClusterInstance.super.createTopic(name, partitions, replicas, all);
+    }
+
+    @Override
+    public int getLeaderBrokerId(TopicPartition partition) throws ExecutionException, InterruptedException {
+        if (INTERNAL_TOPICS.contains(partition.topic())) {
+            throw new NotApplicable("It asks for the leader of " + partition.topic() + ": groups and transactions are in no topic.");
+        }
+        return ClusterInstance.super.getLeaderBrokerId(partition);
     }
 
     @Override
@@ -190,7 +237,7 @@ public final class GatewayCluster implements ClusterInstance {
             TestUtils.waitForCondition(() -> {
                 try (var admin = admin()) {
                     return admin.describeTopics(Set.of(topic)).allTopicNames().get().get(topic).partitions().size() == partitions;
-                } catch (java.util.concurrent.ExecutionException | InterruptedException error) {
+                } catch (ExecutionException | InterruptedException error) {
                     return false;
                 }
             }, "The topic " + topic + " is there");
@@ -199,22 +246,21 @@ public final class GatewayCluster implements ClusterInstance {
         await(metadata -> metadata.topicMetadata().stream().anyMatch(each ->
             each.topic().equals(topic) && each.error() == Errors.NONE && each.partitionMetadata().size() == partitions
                 && each.partitionMetadata().stream().allMatch(one -> one.error == Errors.NONE)),
-            MetadataRequest.Builder.allTopics(), "All gateways know the topic " + topic);
+            "All gateways know the topic " + topic);
     }
 
     @Override
     public void waitTopicDeletion(String topic) {
         await(metadata -> metadata.topicMetadata().stream().noneMatch(each -> each.topic().equals(topic)),
-            MetadataRequest.Builder.allTopics(), "No gateway knows the topic " + topic);
+            "No gateway knows the topic " + topic);
     }
 
-    private void await(java.util.function.Predicate<MetadataResponse> isFulfilled, MetadataRequest.Builder request, String what) {
+    private void await(Predicate<MetadataResponse> isFulfilled, String what) {
         try {
             TestUtils.waitForCondition(() -> Set.copyOf(pids.keySet()).stream().allMatch(id -> {
                 try {
-                    MetadataResponse found = IntegrationTestUtils.connectAndReceive(request.build(), ports.get(id));
-                    return isFulfilled.test(found);
-                } catch (IOException error) {
+                    return isFulfilled.test(metadata(id));
+                } catch (IllegalStateException error) {
                     return false;
                 }
             }), 60_000, what);
@@ -304,12 +350,7 @@ public final class GatewayCluster implements ClusterInstance {
 
     @Override
     public String clusterId() {
-        try {
-            MetadataResponse found = IntegrationTestUtils.connectAndReceive(MetadataRequest.Builder.allTopics().build(), ports.get(0));
-            return found.clusterId();
-        } catch (IOException error) {
-            throw new IllegalStateException(error);
-        }
+        return metadata(0).clusterId();
     }
 
     @Override

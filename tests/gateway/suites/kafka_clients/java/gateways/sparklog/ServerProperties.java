@@ -28,16 +28,12 @@ final class ServerProperties {
         Map.entry("authorizer.class.name", "It has ACLs of an authorizer, a class of Java."),
         Map.entry("client.quota.callback.class", "It has a callback for quotas, a class of Java."),
         Map.entry("create.topic.policy.class.name", "It has a policy for new topics, a class of Java."),
-        Map.entry("delete.topic.enable=false", "It forbids to delete topics: gateways have no such setting."),
         Map.entry("group.consumer.assignors", "It has an assignor for KIP-848, a class of Java in the broker."),
         Map.entry("group.share.assignors", "It asks for a share group (KIP-932)."),
-        Map.entry("log.cleaner.enable", "It asks for the cleaner of a broker: topics are compacted by spark-log clean."),
+        Map.entry("group.share.partition.max.record.locks", "It asks for a share group (KIP-932)."),
         Map.entry("log.segment.bytes", "It has a default of topics' configs in the brokers' or the controllers' properties."),
-        Map.entry("message.max.bytes", "It has a default of topics' configs in the brokers' properties."),
         Map.entry("metric.reporters", "It asks for a broker's telemetry plugin, a class of Java (KIP-714)."),
-        Map.entry("producer.id.expiration.ms", "It has a default of topics' configs in the brokers' properties."),
-        Map.entry("unstable.api.versions.enable", "It asks for unstable versions of the broker's API."),
-        Map.entry("unstable.feature.versions.enable", "It asks for unstable features of the broker."));
+        Map.entry("producer.id.expiration.check.interval.ms", "It expects that ids of producers expire within seconds: spark-log clean forgets them."));
 
     private final ClusterConfig config;
 
@@ -76,6 +72,12 @@ final class ServerProperties {
         found.putAll(config.perServerOverrideProperties().getOrDefault(id, Map.of()));
         found.keySet().retainAll(OF_A_GATEWAY);
         return found;
+    }
+
+    /** Returns the configs of topics that Kafka takes from its brokers' properties. */
+    Map<String, String> ofNewTopics() {
+        String maxBytes = config.serverProperties().get("message.max.bytes");
+        return maxBytes == null ? Map.of() : Map.of("max.message.bytes", maxBytes);
     }
 
     /** Returns the properties that a broker's {@code KafkaConfig} is made of. */
