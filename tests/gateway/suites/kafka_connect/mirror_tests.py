@@ -119,7 +119,7 @@ def mirrored(place: Place) -> Iterator[Mirrored]:
         settings = mirror_settings(clusters, {"kafka": "log", "log": "kafka"})
         flows = Flow("kafka", "log", kafka, log), Flow("log", "kafka", log, kafka)
         for flow in flows:
-            flow.read.create(f"flights-{flow.source}", 3, {"retention.ms": "86400000"})
+            flow.read.create(f"flights-{flow.source}", 3, {"retention.ms": "-1"})  # old records
         with mirror_maker(place.folder, "mirror-both", settings) as process:
             yield Mirrored(*flows, process)
 
