@@ -8,7 +8,8 @@ import pytest
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("kafka")
 
-from spark_log.testing.history import Outcome
+from spark_log import TopicPartition
+from spark_log.testing.history import Outcome, Send
 from tests.gateway.campaign.workloads.debezium import DebeziumSource
 from tests.gateway.campaign.workloads.go_transactions import _operations
 from tests.gateway.campaign.workloads.streams import WordCount
@@ -66,6 +67,6 @@ def test_the_lines_of_a_producer_in_go_become_a_history():
         Outcome.UNKNOWN,
         Outcome.ABORTED,  # it was killed before it began to commit
     ]
-    assert found[0].actions[0].offset == 5
+    assert found[0].actions == [Send(TopicPartition("deals", 1), "v1", 5)]
     assert (found[0].invoked, found[0].end_invoked, found[0].completed) == (10, 20, 30)
     assert all(each.is_transaction for each in found)

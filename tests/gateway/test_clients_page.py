@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from benchmarks.java_program import SMALL_JVM
 from benchmarks.kafka_broker import KafkaBroker, fetch_jars, find_java
 from benchmarks.kafka_connect import ConnectProcess, connect_jars
+from benchmarks.spark_vs_kafka import connector_jars
 from benchmarks.streams_application import STREAMS_ARTIFACTS
 from tests.docs.blocks import block
 from tests.gateway.connect.debezium import debezium_plugins
@@ -228,6 +230,27 @@ def test_debezium_sends_the_changes_of_a_table(folder):
     assert keys == [one, two, two, one, one]
     assert '"after":{"id":2,"item":"cart"}' in found
     assert f"{one}\tnull" in found
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@needs_maven
+def test_sparks_own_source_and_sink(folder):
+    jars = ",".join(map(str, connector_jars()))
+    settings = "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
+    submit = f"--jars {jars} {settings} pyspark-shell"
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        program = at_port(block("docs/gateway-clients.md", 'format("kafka")'), port)
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit, "SPARK_CONF_DIR": str(folder)},
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+        found = run(
+            "spark-log console-consumer counts --root log --from-beginning --max-messages 1"
+        )
+    assert found.splitlines()[0] == "100"  # topics that it creates have one partition
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ from tests.gateway.suites.kafka_tools.tools import Tools
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, page, write_results
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -151,15 +152,12 @@ def test_what_a_tool_writes_at_a_gateway_is_compared_but_for_what_may_differ():
 
 
 def test_a_tool_writes_ids_times_and_messages_of_its_server():
-    class Runner:
-        def run(self, tool, arguments, given):
-            stdout = "TopicId: AAAAAAAAAAAAAAAAAAAAAQ at 2026-11-27 20:00:00,123 of 10.0.0.9:9092\n"
-            stderr = (
-                "org.apache.kafka.common.errors.TopicExistsException: it exists\n\tat a.B.c(D)\n"
-            )
-            return ToolResult(1, stdout, f"{stderr}it exists\n")
+    def run_tool(tool, arguments, given):
+        stdout = "TopicId: AAAAAAAAAAAAAAAAAAAAAQ at 2026-11-27 20:00:00,123 of 10.0.0.9:9092\n"
+        stderr = "org.apache.kafka.common.errors.TopicExistsException: it exists\n\tat a.B.c(D)\n"
+        return ToolResult(1, stdout, f"{stderr}it exists\n")
 
-    tools = Tools("10.0.0.9:9092", Runner(), Path("/nowhere"), "x")
+    tools = Tools("10.0.0.9:9092", run_tool, Path("/nowhere"), "x")
     tools.run("kafka-topics", "--list", status=1)
     assert str(tools.transcript[0]) == (
         "$ kafka-topics --bootstrap-server ADDRESS --list\n"
@@ -179,4 +177,13 @@ def test_a_tool_writes_ids_times_and_messages_of_its_server():
 def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
     results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
     assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_sparks_connector_and_ours_read_the_same_rows():
+    results = list(suites.results_of(SparkKafka()))
+    assert len(results) > 50
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []

@@ -9,6 +9,7 @@ import threading
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -160,7 +161,8 @@ class Load:
     """
 
     def __init__(self, address, partitions):
-        self.partitions, self.sent, self.failed = partitions, 0, []
+        self.partitions, self.sent = partitions, 0
+        self.failed: list[object] = []
         self._producer = Producer(
             {
                 "bootstrap.servers": address,
@@ -176,13 +178,17 @@ class Load:
         self._thread.start()
 
     def _run(self):
+        def on_delivery(error, message):
+            if error is not None:
+                self.failed.append(error)
+
         while not self._ending.wait(0.004):
             for partition in range(self.partitions):
                 self._producer.produce(
                     "many",
                     b"%08d" % self.sent + bytes(1000),
                     partition=partition,
-                    on_delivery=lambda error, _: error and self.failed.append(error),
+                    on_delivery=on_delivery,
                 )
             self.sent += 1
             self._producer.poll(0)
@@ -250,7 +256,7 @@ def values_by_partition(root, topic, partitions, count):
     with Consumer(root=root, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, each) for each in range(partitions)])
         ends = consumer.end_offsets(consumer.assignment())
-        found: dict[int, list[bytes]] = {each: [] for each in range(partitions)}
+        found: dict[int, list[Any]] = {each: [] for each in range(partitions)}
         while any(consumer.position(each) < end for each, end in ends.items()):
             for each, records in consumer.poll(10_000).items():
                 found[each.partition] += [record.value for record in records]

@@ -10,8 +10,9 @@ from tests.gateway.campaign.workloads.debezium import DebeziumSource
 from tests.gateway.campaign.workloads.go_transactions import GoTransactions
 from tests.gateway.campaign.workloads.replicas import Replicas
 from tests.gateway.campaign.workloads.streams import WordCount
-from tests.gateway.campaign.workloads.workload import Blow as Blow
-from tests.gateway.campaign.workloads.workload import Workload
+from tests.gateway.campaign.workloads.workload import Blow, Workload
+
+__all__ = ["WORKLOADS", "Blow", "Workload"]
 
 WORKLOADS: dict[str, type[Workload]] = {
     "streams": WordCount,

@@ -194,7 +194,7 @@ class DebeziumSource(Workload):
             self._postgres,
             "public.orders",
             exactly_once_support="required",
-            **{"producer.override.transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
+            producer_override_transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         )
         return {name: str(value) for name, value in found.items()}
 
@@ -206,7 +206,7 @@ class DebeziumSource(Workload):
     def _read(self) -> None:
         for records in self._reader.poll(timeout_ms=100).values():
             for each in records:
-                row = json.loads(each.value)["after"]
+                row = json.loads(str(each.value, "utf-8"))["after"]
                 self._versions[row["id"]].append(row["version"])
 
     def end(self) -> None:

@@ -41,6 +41,11 @@ _NOT_APPLICABLE = {
         "MetadataVersionIntegrationTest.testDefaultIsLatestVersion",
         "MetadataVersionIntegrationTest.testUpgradeSameVersion",
     ),
+    "It sets ACLs: the storage's permissions decide who may read and write.": (
+        "DescribeAuthorizedOperationsTest.testClusterAuthorizedOperations",
+        "DescribeAuthorizedOperationsTest.testConsumerGroupAuthorizedOperations",
+        "DescribeAuthorizedOperationsTest.testTopicAuthorizedOperations",
+    ),
     "It forbids to delete topics: gateways have no such setting.": (
         "DeleteTopicTest.testDisableDeleteTopic",
     ),
@@ -82,6 +87,11 @@ _NOT_APPLICABLE = {
     "group does not exist. Kafka forgets it, too, within ten minutes.": (
         "PlaintextConsumerTest.testAsyncConsumerCloseLeavesGroupOnInterrupt",
         "PlaintextConsumerTest.testClassicConsumerCloseLeavesGroupOnInterrupt",
+    ),
+    "It expects that a transaction is aborted at its timeout: gateways abort one when it has blocked "
+    "readers for this time.": ("kafka.api.TransactionsTest.testFencingOnTransactionExpiration",),
+    "It expects that a partition loses a replica with a broker: gateways hold no replicas.": (
+        "ProducerFailureHandlingTest.testNotEnoughReplicasAfterBrokerShutdown",
     ),
     "It asks for the topic __consumer_offsets: groups are in no topic.": (
         "ConsumerIntegrationTest.testSingleCoordinatorOwnershipAfterPartitionReassignment",

@@ -60,7 +60,21 @@ class KafkaStreamsTests(Suite):
     client = "Kafka's integration tests of Streams (Java)"
     version = _KAFKA
     time_limit_s = 7200
-    not_applicable: ClassVar[Mapping[str, str]] = {}
+    not_applicable: ClassVar[Mapping[str, str]] = {
+        "PurgeRepartitionTopicIntegrationTest.shouldRestoreState": (
+            "It sets internal.segment.bytes, a config for Kafka's own tests."
+        ),
+    } | {
+        f"{name}.{test}": "It asks for groups of Streams (KIP-1071), which Kafka has on since 4.2."
+        for name in (
+            "RebalanceProtocolMigrationIntegrationTest",
+            "RebalanceProtocolMigrationIntegrationTest$WithAssignmentBatchingDisabledTest",
+        )
+        for test in (
+            "shouldMigrateToAndFromStreamsRebalanceProtocol",
+            "shouldMigrateFromAndToStreamsRebalanceProtocol",
+        )
+    }
 
     def install(self, folder: Path) -> None:
         _compile(folder / "runner", _RUNNER / "runner", _class_path())

@@ -76,7 +76,7 @@ def _transcript(scenario: Scenario, bootstrap: str, runner: ToolRunner) -> tuple
     """Return what the tools wrote at a server, and how the scenario failed, if it did."""
     with tempfile.TemporaryDirectory() as folder:
         prefix = scenario.__name__.replace("_", "-")
-        tools = Tools(bootstrap, runner, Path(folder), prefix)
+        tools = Tools(bootstrap, runner.run, Path(folder), prefix)
         failure = ""
         try:
             scenario(tools)
