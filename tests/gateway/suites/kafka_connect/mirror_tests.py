@@ -101,13 +101,19 @@ def _wait_for(process: ConnectProcess, condition: Callable[[], Any], complaint: 
         raise AssertionError(f"{error}; its log ends:\n{process.last_log_lines()}") from None
 
 
+@dataclass(frozen=True)
 class Mirrored:
-    """A broker of Kafka and the gateways, and a MirrorMaker that copies from each to the other."""
+    """A broker of Kafka and the gateways, and a MirrorMaker that copies from each to the other.
 
-    def __init__(self, into: Flow, back: Flow, process: ConnectProcess) -> None:
-        self.into = into
-        self.back = back
-        self.process = process
+    Attributes:
+        into: the direction from Kafka to the gateways.
+        back: the way back.
+        process: MirrorMaker.
+    """
+
+    into: Flow
+    back: Flow
+    process: ConnectProcess
 
 
 @contextmanager
