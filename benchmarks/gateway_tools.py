@@ -86,7 +86,8 @@ def produce(server: Server, topic: str, records: int, size_bytes: int) -> float:
 def consume(server: Server, topic: str, records: int) -> float:
     """Return the records per second of fetches that `kafka-consumer-perf-test` prints."""
     what = ("--bootstrap-server", server.address, "--topic", topic, "--messages", records)
-    fields = run_tool("ConsumerPerformance", *what).splitlines()[-1].split(",")
+    patience = ("--timeout", 60_000)  # a busy machine may take longer than its 10 s to begin
+    fields = run_tool("ConsumerPerformance", *what, *patience).splitlines()[-1].split(",")
     if int(fields[4]) < records:
         raise BrokerError(f"{server.name}: {fields[4]} of {records} records were read")
     return float(fields[-1])

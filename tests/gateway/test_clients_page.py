@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_broker import KafkaBroker, find_java
+from benchmarks.java_program import SMALL_JVM
+from benchmarks.kafka_broker import KafkaBroker, fetch_jars, find_java
 from benchmarks.kafka_connect import ConnectProcess, connect_jars
 from benchmarks.spark_vs_kafka import connector_jars
+from benchmarks.streams_application import STREAMS_ARTIFACTS
 from tests.docs.blocks import block
 from tests.gateway.connect.debezium import debezium_plugins
 from tests.gateway.connect.postgres import PROGRAMS, running_postgres
@@ -175,6 +177,28 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
             wait_until(lambda: offset() == 100, "the group has no offset", interval_s=0.5)
             copies.close()
     assert "number:99\torder 99" in found
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafka_streams_counts_words(folder):
+    jars = fetch_jars("streams", STREAMS_ARTIFACTS)
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        run(block("docs/gateway-clients.md", "console-producer lines"))
+        program = block("docs/gateway-clients.md", "public class WordCount")
+        (folder / "WordCount.java").write_text(at_port(program, port))
+        command = [find_java(), *SMALL_JVM, "-cp", f"{jars}/*", "WordCount.java"]
+        with (
+            (folder / "streams.log").open("wb") as log,
+            subprocess.Popen(command, stdout=log, stderr=log) as application,
+        ):
+            try:
+                found = run(block("docs/gateway-clients.md", "console-consumer counts"))
+                application.terminate()
+                application.wait(TIMEOUT_S)
+            finally:
+                application.kill()
+    assert found == block("docs/gateway-clients.md", "to\t1")
 
 
 @pytest.mark.long

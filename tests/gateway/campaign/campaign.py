@@ -36,6 +36,8 @@ from tests.gateway.campaign.workloads import WORKLOADS
 from tests.waiting import wait_until
 
 _CLEAN_PAUSE_S = 2.0
+_BEGIN_S = 600
+"""Maximum time until all clients have begun: programs in Java start slowly on a busy machine."""
 
 
 @dataclass
@@ -125,7 +127,7 @@ class GatewayCampaign:
         wait_until(
             lambda: actors.have_begun,
             "the producers do not begin",
-            timeout_s=SETTLE_S,
+            timeout_s=_BEGIN_S,
             interval_s=0.5,
         )
         plan = FaultPlan(gateways, actors, self.seed, self._say)

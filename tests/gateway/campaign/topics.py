@@ -29,7 +29,7 @@ CLUSTER = {
 def new_topics(exist=()):
     """Return the topics to create, without those that exist."""
     return [
-        NewTopic(name, num_partitions=count, topic_configs=CONFIGS)
+        NewTopic(name, replica_assignment=dict.fromkeys(range(count), (0,)), topic_configs=CONFIGS)
         for name, count in PARTITIONS.items()
         if name not in exist
     ]

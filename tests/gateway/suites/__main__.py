@@ -21,7 +21,9 @@ from rich.table import Table
 from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_clients.suite import KafkaClients
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_connect.integration_suite import KafkaConnectTests
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
@@ -62,10 +64,12 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 
 KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaTools(),
+    KafkaClients(),
     KafkaStreams(),
     KafkaStreamsTests(),
     KafkaConnect(),
     KafkaMirror(),
+    KafkaConnectTests(),
     SparkKafka(),
     SparkTests(),
 )

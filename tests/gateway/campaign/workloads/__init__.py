@@ -3,7 +3,7 @@
 - `streams`: a word count of Kafka Streams, exactly once.
 - `debezium`: a table of PostgreSQL, whose changes Debezium sends, exactly once.
 - `go_transactions`: transactions of franz-go over several topics.
-- `replicas`: a topic with three replicas, whose brokers are fenced, emptied and brought back.
+- `replicas`: a topic with three replicas, whose brokers are fenced and come back.
 """
 
 from tests.gateway.campaign.workloads.debezium import DebeziumSource

@@ -6,8 +6,8 @@ import json
 import random
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from benchmarks.kafka_connect import DistributedWorker, RestError
@@ -22,6 +22,8 @@ from tests.gateway.connect.postgres import running_postgres
 from tests.gateway.processes import free_port
 
 _TOPIC, _ROWS = "shop.public.orders", 20
+_FIRST_ROW = 1_000
+"""The row that is there before Debezium reads the table, and does not change."""
 _PAUSE_S = 0.7
 """Pause between two transactions of the database: each is a process of ``psql``."""
 
@@ -70,6 +72,7 @@ class DebeziumSource(Workload):
         self._restarts = 0
         self._failed_tasks: Counter[str] = Counter()
         self._ending = threading.Event()
+        self._is_streaming = threading.Event()
         self._changes = threading.Thread(target=self._change, daemon=True)
         self._operator = threading.Thread(target=self._operate, daemon=True)
         self._has_ended = threading.Event()
@@ -80,26 +83,15 @@ class DebeziumSource(Workload):
             self.folder, "debezium", self.place.bootstrap, free_port(), settings
         )
         self._worker.start()
-        self._worker.wait_until_ready()
-        config = connector_config(
-            self._postgres,
-            "public.orders",
-            exactly_once_support="required",
-            **{
-                "errors.retry.timeout": -1,
-                "transaction.boundary": "poll",
-                "producer.override.transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            },
-        )
-        self._worker.put("shop", config)
-        self._worker.wait_for_states("shop", "RUNNING", "RUNNING")
-        self._changes.start()
+        self._postgres.sql(f"insert into orders values ({_FIRST_ROW}, 0)")
         self._operator.start()
+        self._changes.start()
 
     def _change(self) -> None:
         """Insert rows, and give them versions; several changes may be in one transaction."""
         chance = random.Random(f"{self.place.seed} orders")
         rows: list[int] = []
+        self._is_streaming.wait()
         while not self._ending.wait(_PAUSE_S):
             statements = []
             for _ in range(chance.randint(1, 5)):
@@ -119,7 +111,9 @@ class DebeziumSource(Workload):
     @property
     def has_begun(self) -> bool:
         self._read()
-        return len(self._versions) > 1
+        if _FIRST_ROW in self._versions:
+            self._is_streaming.set()  # the snapshot is done: it has each change from now on
+        return self._is_streaming.is_set()
 
     def look(self) -> None:
         worker = self._worker
@@ -179,14 +173,35 @@ class DebeziumSource(Workload):
         """
         worker = self._worker
         assert worker is not None
+        is_known = False
         while not self._has_ended.wait(2):
-            if self._is_paused or "FAILED" not in worker.states("shop"):
-                continue
-            for trace in worker.failures("shop"):
-                causes = [each for each in trace.splitlines() if "Caused by" in each]
-                self._failed_tasks[(causes or trace.splitlines()[:1])[-1][:200]] += 1
-            with suppress(OSError, RestError):
-                worker.request("POST", "/connectors/shop/restart?includeTasks=true&onlyFailed=true")
+            try:
+                if self._is_paused:
+                    continue
+                if not is_known:
+                    worker.request("PUT", "/connectors/shop/config", self._config())
+                    is_known = True
+                elif "FAILED" in worker.states("shop"):
+                    self._note_failures(worker.failures("shop"))
+                    worker.request(
+                        "POST", "/connectors/shop/restart?includeTasks=true&onlyFailed=true"
+                    )
+            except (OSError, RestError):
+                continue  # it does not listen yet, or its group has a rebalance
+
+    def _config(self) -> dict[str, str]:
+        found = connector_config(
+            self._postgres,
+            "public.orders",
+            exactly_once_support="required",
+            **{"producer.override.transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
+        )
+        return {name: str(value) for name, value in found.items()}
+
+    def _note_failures(self, traces: Sequence[str]) -> None:
+        for trace in traces:
+            causes = [each for each in trace.splitlines() if "Caused by" in each]
+            self._failed_tasks[(causes or trace.splitlines()[:1])[-1][:200]] += 1
 
     def _read(self) -> None:
         for records in self._reader.poll(timeout_ms=100).values():
@@ -204,6 +219,7 @@ class DebeziumSource(Workload):
         if not hasattr(self, "_stack"):
             return
         self._ending.set()
+        self._is_streaming.set()
         self._has_ended.set()
         self.resume()
         if self._worker is not None and self._worker.is_alive:

@@ -1,9 +1,8 @@
-"""A topic with three replicas: brokers are fenced and emptied, and ``replicate`` returns them."""
+"""A topic with three replicas: brokers are fenced, and ``replicate`` brings replicas back."""
 
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -36,8 +35,12 @@ class _ReplicatedProducer(RdkafkaProducer):
 class Replicas(Workload):
     """Three brokers in directories, also beside a cluster's root on S3, and the job that copies.
 
-    One broker at a time is away. ``spark-log replicate`` runs again and again: its code is that of
-    ``jobs/replicate.py``, which spreads the partitions over Spark's tasks.
+    One broker at a time is fenced, while writers continue with the others. The cluster's root keeps
+    all other topics but those that clients create, which may have their only replica on a broker
+    that is fenced; so no broker is emptied here, as the campaigns of `tests.faults` do.
+
+    ``spark-log replicate`` runs again and again: its code is that of ``jobs/replicate.py``, which
+    spreads the partitions over Spark's tasks.
     """
 
     name = "replicas"
@@ -47,7 +50,6 @@ class Replicas(Workload):
         self._job: ManagedProcess | None = None
         self._away: threading.Thread | None = None
         self._fenced = 0
-        self._emptied = 0
 
     def prepare(self, admin: Admin) -> None:
         self._admin = admin
@@ -79,31 +81,19 @@ class Replicas(Workload):
         if self._away is not None and self._away.is_alive():
             return False
         broker_id = chance.choice(BROKERS)
-        pause_s, is_emptied = chance.uniform(1, 6), chance.random() < 0.5
-        self._away = threading.Thread(
-            target=self._leave, args=(broker_id, pause_s, is_emptied), daemon=True
-        )
+        pause_s = chance.uniform(1, 6)
+        self._away = threading.Thread(target=self._leave, args=(broker_id, pause_s), daemon=True)
         self._away.start()
         return True
 
-    def _leave(self, broker_id: int, pause_s: float, is_emptied: bool) -> None:
+    def _leave(self, broker_id: int, pause_s: float) -> None:
         if not self._retried(lambda: not self._out_of_sync()):
             return  # a broker before it is not back yet
-        self.say(f"broker {broker_id} is fenced{', and loses its data' * is_emptied}")
+        self.say(f"broker {broker_id} is fenced for {pause_s:.1f} s")
         self._fenced += 1
         self._retried(lambda: self._admin.fence_broker(broker_id))
         time.sleep(pause_s)
-        if is_emptied:
-            self._emptied += 1
-
-            def register() -> object:
-                self._admin.fence_broker(broker_id)
-                shutil.rmtree(self._path(broker_id), ignore_errors=True)
-                return self._admin.register_broker(broker_id, self._path(broker_id))
-
-            self._retried(register)
-        else:
-            self._retried(lambda: self._admin.unfence_broker(broker_id))
+        self._retried(lambda: self._admin.unfence_broker(broker_id))
 
     def _retried(self, call: Callable[[], object]) -> bool:
         """Call until it returns something true; return false after the time for it."""
@@ -160,4 +150,4 @@ class Replicas(Workload):
 
     def figures(self) -> dict[str, Any]:
         runs = sum(1 for _ in read_notes(self.folder / "replicate"))
-        return {"fenced": self._fenced, "emptied": self._emptied, "runs": runs}
+        return {"fenced": self._fenced, "runs": runs}

@@ -138,11 +138,7 @@ class Place:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "results"})
         try:
             partitions = consumer.list_topics(topic, timeout=_REQUEST_S).topics[topic].partitions
-            ends = (
-                consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=_REQUEST_S)[1]
-                for each in partitions
-            )
-            return sum(ends)
+            return sum(_end_of(consumer, TopicPartition(topic, each)) for each in partitions)
         finally:
             consumer.close()
 
@@ -325,6 +321,17 @@ class Feeder(threading.Thread):
     def _on_delivery(self, error: object, _: object) -> None:
         if error is not None:
             self.failure = str(error)
+
+
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return the end offset of a partition, whose gateway may be killed meanwhile."""
+    until_s = time.monotonic() + _REQUEST_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=_REQUEST_S)[1])
+        except KafkaException:
+            if time.monotonic() > until_s:
+                raise
 
 
 def wait_for(

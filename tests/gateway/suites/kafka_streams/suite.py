@@ -88,6 +88,7 @@ def _tests() -> dict[str, Test]:
         )
     found |= {
         "state-is-restored": partial(applications.state_is_restored, guarantee=EOS),
+        "application-reset": partial(applications.reset, guarantee=EOS),
         "table-join": partial(applications.table_join, guarantee=EOS),
         "stream-join": partial(applications.stream_join, guarantee=EOS),
         "tumbling-windows": partial(applications.windows, guarantee=EOS, topology="tumbling"),
