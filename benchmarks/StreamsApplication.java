@@ -7,6 +7,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
+import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
@@ -113,7 +114,7 @@ public class StreamsApplication {
 
     private static KGroupedStream<String, String> grouped(StreamsBuilder builder, String input) {
         KStream<String, String> records = builder.stream(input);
-        return records.groupByKey();
+        return records.groupByKey(Grouped.with(Serdes.String(), Serdes.String()));
     }
 
     private static KStream<Windowed<String>, Long> once(KTable<Windowed<String>, Long> counts) {

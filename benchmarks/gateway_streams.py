@@ -101,10 +101,10 @@ class Words:
             if not found:
                 raise RuntimeError(f"{topic}: {left} counts are missing")
             for each in found:
-                word = each.key().decode()
+                word, count = ((of or b"").decode() for of in (each.key(), each.value()))
                 counts[word] += 1
-                if int(each.value()) != counts[word]:
-                    raise RuntimeError(f"{topic}: {word} has {each.value()} after {counts[word]}")
+                if count != str(counts[word]):
+                    raise RuntimeError(f"{topic}: {word} has {count}, not {counts[word]}")
             left -= len(found)
         consumer.close()
         if counts != self.uses:

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.command_line import positive
-from benchmarks.gateway import Server, cpu_s_of, running_gateway
+from benchmarks.gateway import Client, Server, cpu_s_of, running_gateway
 from benchmarks.kafka_broker import (
     BROKER_ARTIFACTS,
     BrokerError,
@@ -68,13 +68,6 @@ def run_tool(tool: str, *arguments: object) -> str:
     return done.stdout
 
 
-def create_topic(server: Server, topic: str) -> None:
-    """Create a topic of one partition."""
-    configs = [f"--config={key}={value}" for key, value in server.topic_configs.items()]
-    given = ("--create", "--topic", topic, "--partitions", 1, *configs)
-    run_tool("TopicCommand", "--bootstrap-server", server.address, *given)
-
-
 def produce(server: Server, topic: str, records: int, size_bytes: int) -> float:
     """Return the records per second that `kafka-producer-perf-test` prints."""
     size = ("--num-records", records, "--record-size", size_bytes, "--throughput", -1)
@@ -86,7 +79,8 @@ def produce(server: Server, topic: str, records: int, size_bytes: int) -> float:
 def consume(server: Server, topic: str, records: int) -> float:
     """Return the records per second of fetches that `kafka-consumer-perf-test` prints."""
     what = ("--bootstrap-server", server.address, "--topic", topic, "--messages", records)
-    fields = run_tool("ConsumerPerformance", *what).splitlines()[-1].split(",")
+    patience = ("--timeout", 60_000)  # a busy machine may take longer than its 10 s to begin
+    fields = run_tool("ConsumerPerformance", *what, *patience).splitlines()[-1].split(",")
     if int(fields[4]) < records:
         raise BrokerError(f"{server.name}: {fields[4]} of {records} records were read")
     return float(fields[-1])
@@ -108,7 +102,7 @@ def measure_once(server: Server, turn: int, options: argparse.Namespace) -> None
     for size_bytes in SIZES_BYTES:
         topic = f"tools-{size_bytes}-{turn}"
         records = options.records * 100 // size_bytes
-        create_topic(server, topic)
+        Client(server).create_topic(topic)
         for what, call in (
             ("produce", partial(produce, server, topic, records, size_bytes)),
             ("consume", partial(consume, server, topic, records)),
@@ -117,7 +111,7 @@ def measure_once(server: Server, turn: int, options: argparse.Namespace) -> None
             server.note(f"{what} {size_bytes} B", call())
             server.note(f"{what} {size_bytes} B, CPU", (server.cpu_s() - before_s) * 1e6 / records)
     topic = f"tools-latency-{turn}"
-    create_topic(server, topic)
+    Client(server).create_topic(topic)
     for name, value in zip(
         ("mean", "p50", "p99"), end_to_end_ms(server, topic, options.single_records), strict=True
     ):

@@ -4,14 +4,18 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.kafka_broker import KafkaBroker, find_java
+from benchmarks.java_program import SMALL_JVM
+from benchmarks.kafka_broker import KafkaBroker, fetch_jars, find_java
 from benchmarks.kafka_connect import ConnectProcess, connect_jars
+from benchmarks.spark_vs_kafka import connector_jars
+from benchmarks.streams_application import STREAMS_ARTIFACTS
 from tests.docs.blocks import block
 from tests.gateway.connect.debezium import debezium_plugins
 from tests.gateway.connect.postgres import PROGRAMS, running_postgres
@@ -144,7 +148,7 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
         KafkaBroker(folder) as kafka,
         served(block("docs/gateway-clients.md", "--create --listen")) as (_, port),
     ):
-        clients = {"bootstrap.servers": kafka.bootstrap_servers}
+        clients = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
         producer = Producer(clients)
         for number in range(100):
             producer.produce("orders", f"order {number}", headers={"number": str(number)})
@@ -160,6 +164,8 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
             assert len(consumer.consume(100, timeout=60)) == 100
             consumer.commit(asynchronous=False)
             consumer.close()
+            topics = "spark-log topics list --root log"
+            wait_until(lambda: "kafka.orders" in run(topics), "there is no copy", interval_s=1)
             found = run(
                 "spark-log console-consumer kafka.orders --root log --from-beginning"
                 " --max-messages 100 --property print.headers=true"
@@ -173,6 +179,28 @@ def test_mirror_maker_copies_a_topic_and_the_offset_of_a_group(folder):
             wait_until(lambda: offset() == 100, "the group has no offset", interval_s=0.5)
             copies.close()
     assert "number:99\torder 99" in found
+
+
+@pytest.mark.long
+@needs_maven
+def test_kafka_streams_counts_words(folder):
+    jars = fetch_jars("streams", STREAMS_ARTIFACTS)
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        run(block("docs/gateway-clients.md", "console-producer lines"))
+        program = block("docs/gateway-clients.md", "public class WordCount")
+        (folder / "WordCount.java").write_text(at_port(program, port))
+        command = [find_java(), *SMALL_JVM, "-cp", f"{jars}/*", "WordCount.java"]
+        with (
+            (folder / "streams.log").open("wb") as log,
+            subprocess.Popen(command, stdout=log, stderr=log) as application,
+        ):
+            try:
+                found = run(block("docs/gateway-clients.md", "console-consumer counts"))
+                application.terminate()
+                application.wait(TIMEOUT_S)
+            finally:
+                application.kill()
+    assert found == block("docs/gateway-clients.md", "to\t1")
 
 
 @pytest.mark.long
@@ -202,6 +230,27 @@ def test_debezium_sends_the_changes_of_a_table(folder):
     assert keys == [one, two, two, one, one]
     assert '"after":{"id":2,"item":"cart"}' in found
     assert f"{one}\tnull" in found
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@needs_maven
+def test_sparks_own_source_and_sink(folder):
+    jars = ",".join(map(str, connector_jars()))
+    settings = "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=2"
+    submit = f"--jars {jars} {settings} pyspark-shell"
+    with served(block("docs/gateway-clients.md", "--create --listen")) as (_, port):
+        program = at_port(block("docs/gateway-clients.md", 'format("kafka")'), port)
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": submit, "SPARK_CONF_DIR": str(folder)},
+            check=True,
+            timeout=TIMEOUT_S,
+        )
+        found = run(
+            "spark-log console-consumer counts --root log --from-beginning --max-messages 1"
+        )
+    assert found.splitlines()[0] == "100"  # topics that it creates have one partition
 
 
 @pytest.mark.long

@@ -3,15 +3,25 @@
 import json
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from spark_log import Admin, ConfigResource, ConfigResourceType
+from tests.gateway.processes import free_port
 from tests.gateway.suites import __main__ as suites
-from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools
+from tests.gateway.suites.kafka_clients import gateway_host
+from tests.gateway.suites.kafka_tools.tool_runner import ToolResult
+from tests.gateway.suites.kafka_tools.tools import Tools
+from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
 from tests.gateway.suites.kcat import KcatSuite
 from tests.gateway.suites.page import RESULTS, page, write_results
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -88,6 +98,38 @@ def test_the_page_is_made_of_the_results():
     assert PAGE.read_text("utf-8") == page(json.loads(RESULTS.read_text("utf-8")))
 
 
+def test_a_host_starts_gateways_of_a_root_and_ends_them(tmp_path):
+    root, ports = str(tmp_path / "root"), [free_port(), free_port()]
+    command = [sys.executable, "-m", gateway_host.__name__, str(tmp_path / "log")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+
+        def ask(**request):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        settings = {"group.max.size": "3"}
+        assert ask(prepare={"root": root, "brokers": 2, "cluster": settings}) == {}
+        started = ask(
+            start=[
+                ["--root", root, "--listen", f"127.0.0.1:{port}", "--override", f"broker.id={each}"]
+                for each, port in enumerate(ports)
+            ]
+        )
+        assert [line.split()[1] for line in started["lines"]] == ["0", "1"]
+        for port in ports:
+            socket.create_connection(("127.0.0.1", port)).close()
+        first, second = started["pids"]
+        assert ask(end=first, signal=signal.SIGTERM) == {}
+        assert "root" in ask(prepare={"root": 7, "brokers": 1, "cluster": {}})["error"]
+        process.stdin.close()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in (first, second))
+    described = Admin(root).describe_configs([ConfigResource(ConfigResourceType.BROKER, "")])
+    assert described["broker"][""]["group.max.size"].value == "3"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("suite", [KcatSuite()], ids=lambda suite: suite.name)
 def test_a_quick_suite_has_no_failure(suite):
@@ -96,9 +138,52 @@ def test_a_quick_suite_has_no_failure(suite):
     assert [each for each in results if each.outcome is Outcome.FAILED] == []
 
 
+def test_what_a_tool_writes_at_a_gateway_is_compared_but_for_what_may_differ():
+    test, other = "kafka-features: features", "kafka-topics: delete"
+    kafka = "$ kafka-features\nFeature: kraft.version\nFeature: group.version Epoch: 7\nstatus 0"
+    gateway = "$ kafka-features\nFeature: group.version Epoch: 0\nstatus 0"
+    assert compared(test, (kafka, ""), (gateway, "")).outcome is Outcome.PASSED
+    assert compared(other, (kafka, ""), (gateway, "")).outcome is Outcome.FAILED
+    changed = compared(test, (kafka, ""), (gateway.replace("status 0", "status 1"), ""))
+    assert changed.outcome is Outcome.FAILED
+    assert "-status 0\n+status 1" in changed.reason
+    assert compared(test, (kafka, "AssertionError"), (gateway, "")).reason.startswith("at Kafka")
+    assert compared(test, (kafka, ""), (gateway, "Error")).outcome is Outcome.FAILED
+
+
+def test_a_tool_writes_ids_times_and_messages_of_its_server():
+    def run_tool(tool, arguments, given):
+        stdout = "TopicId: AAAAAAAAAAAAAAAAAAAAAQ at 2026-11-27 20:00:00,123 of 10.0.0.9:9092\n"
+        stderr = "org.apache.kafka.common.errors.TopicExistsException: it exists\n\tat a.B.c(D)\n"
+        return ToolResult(1, stdout, f"{stderr}it exists\n")
+
+    tools = Tools("10.0.0.9:9092", run_tool, Path("/nowhere"), "x")
+    tools.run("kafka-topics", "--list", status=1)
+    assert str(tools.transcript[0]) == (
+        "$ kafka-topics --bootstrap-server ADDRESS --list\n"
+        "TopicId: ID at DATE of ADDRESS\n"
+        "! org.apache.kafka.common.errors.TopicExistsException\n"
+        "! <message of TopicExistsException>\n"
+        "status 1"
+    )
+    with pytest.raises(AssertionError, match="expected status 0"):
+        tools.run("kafka-topics", "--list")
+    with pytest.raises(AssertionError, match="expected 'yes'"):
+        tools.run("kafka-topics", "--list", status=1, says="yes")
+
+
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
 def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
     results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
     assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_sparks_connector_and_ours_read_the_same_rows():
+    results = list(suites.results_of(SparkKafka()))
+    assert len(results) > 50
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []

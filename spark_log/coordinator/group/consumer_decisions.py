@@ -70,7 +70,10 @@ def subscribe_consumer(
             topics,
             [member.member_id],
         )
-    joining = replace(wanted, epoch=group.generation + 1)
+    # A new member has no epoch before this one. One that was removed, and that an old copy of its
+    # request has brought back, is fenced with the epoch that it knows.
+    epoch = group.generation + 1
+    joining = replace(wanted, epoch=epoch, previous_epoch=epoch)
     members = dict(group.members)
     predecessor = group.instances.get(member.instance_id) if member.instance_id else None
     if predecessor is None:

@@ -43,7 +43,7 @@ class Postgres:
         self._control("-m", "immediate", "stop")
 
     def _control(self, *arguments: str | Path) -> None:
-        _run([self.programs / "pg_ctl", "-D", self.data / "data", "-w", *arguments])
+        _run([self.programs / "pg_ctl", "-D", self.data / "data", "-w", "-t", "300", *arguments])
 
 
 @contextmanager

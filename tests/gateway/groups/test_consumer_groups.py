@@ -508,6 +508,22 @@ def test_a_commit_of_a_former_owner_sets_nothing_back(cluster, seed):
     assert world.commits > 5
 
 
+def test_a_member_that_an_old_request_brought_back_is_fenced_with_its_old_epoch(cluster):
+    """Others have had its partitions since: what it is about to take is theirs."""
+
+    async def test():
+        gateway, client = FakeGateway(cluster), Client(cluster, "a")
+        await client.heartbeat(gateway)
+        known = client.epoch
+        await Client(cluster, "b").heartbeat(gateway)
+        await gateway.end("session", "a")
+        assert (await _join(gateway, client)).epoch > known  # a copy, which arrives late
+        client.owned, client.epoch = {}, known
+        assert await client.heartbeat(gateway) == "FENCED_MEMBER_EPOCH"
+
+    asyncio.run(test())
+
+
 def _join(gateway, client):
     request = ConsumerHeartbeat(
         Member(client.name), 0, rebalance_timeout_ms=60_000, topics=("t",), owned={}

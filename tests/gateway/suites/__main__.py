@@ -21,7 +21,9 @@ from rich.table import Table
 from tests.gateway.suites.aiokafka import AioKafka
 from tests.gateway.suites.confluent_kafka import ConfluentKafka
 from tests.gateway.suites.franz_go import FranzGo
+from tests.gateway.suites.kafka_clients.suite import KafkaClients
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_connect.integration_suite import KafkaConnectTests
 from tests.gateway.suites.kafka_connect.mirror_suite import KafkaMirror
 from tests.gateway.suites.kafka_go import KafkaGo
 from tests.gateway.suites.kafka_python import KafkaPython
@@ -34,6 +36,8 @@ from tests.gateway.suites.librdkafka import Librdkafka
 from tests.gateway.suites.page import RESULTS, write_results
 from tests.gateway.suites.rskafka import RsKafka
 from tests.gateway.suites.sarama import Sarama
+from tests.gateway.suites.spark_kafka.equal_rows import SparkKafka
+from tests.gateway.suites.spark_kafka.spark_tests import SparkTests
 from tests.gateway.suites.suite import (
     Outcome,
     Suite,
@@ -60,10 +64,14 @@ CLIENT_SUITES: tuple[Suite, ...] = (
 
 KAFKA_SUITES: tuple[Suite, ...] = (
     KafkaTools(),
+    KafkaClients(),
     KafkaStreams(),
     KafkaStreamsTests(),
     KafkaConnect(),
     KafkaMirror(),
+    KafkaConnectTests(),
+    SparkKafka(),
+    SparkTests(),
 )
 """The suites of Kafka's own project and of Spark's reader of Kafka, in their order."""
 

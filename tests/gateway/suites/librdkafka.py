@@ -14,13 +14,14 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Final
 
 from benchmarks.kafka_broker import BROKER_ARTIFACTS, fetch_jars, find_java
 from spark_log import Admin, ConfigResource, ConfigResourceType
 from spark_log.gateway.security import credential_lines
+from tests.gateway.suites.librdkafka_certificates import write_certificates
 from tests.gateway.suites.suite import (
     Gateways,
     Outcome,
@@ -47,9 +48,6 @@ _REGEX_AT_ONCE = (
     "coordinator of Kafka assigns them; a gateway assigns all of them at once."
 )
 _KNOWN_FAILURE = "librdkafka's own list of known failures has it, whatever the broker is."
-_OTHER_ENVIRONMENT = (
-    "It needs what librdkafka's own test environment, trivup, starts beside its brokers:"
-)
 
 _SHARE_TESTS = (
     "0170_share_consumer_subscription",
@@ -88,6 +86,7 @@ class Mode:
         by_subtests: whether each subtest is a test of its own, because some do not apply.
         has_racks: whether there are three gateways, each in a rack that has its id in the name.
         has_users: whether the gateways have a user.
+        client_auth: ``ssl.client.auth`` of gateways with TLS; empty for those without TLS.
         cleans: whether `spark-log clean` runs now and then, as a broker's cleaner does.
     """
 
@@ -102,6 +101,7 @@ class Mode:
     by_subtests: bool = False
     has_racks: bool = False
     has_users: bool = False
+    client_auth: str = ""
     cleans: bool = False
 
 
@@ -119,11 +119,13 @@ _CONSUMER_PROTOCOL = _numbers(
 )
 
 MODES: Final = (
-    Mode(but=("0055", "0077", "0081", "0101", "0135", "0142")),
+    Mode(but=("0055", "0077", "0081", "0097", "0101", "0135", "0142")),
     Mode(numbers=("0055",)),  # it measures latencies
     Mode(scenario="noautocreate", settings={"auto.create.topics.enable": "false"}),
     Mode(numbers=("0077",), cleans=True),
     Mode(numbers=("0081",), by_subtests=True),
+    Mode(numbers=("0097",), client_auth="none"),
+    Mode(prefix="client certificates: ", numbers=("0097",), client_auth="required"),
     Mode(numbers=("0101",), has_racks=True),
     Mode(
         numbers=("0135", "0142"),
@@ -190,7 +192,6 @@ class Librdkafka(Suite):
         "0081_admin: do_test_IncrementalAlterConfigs": _NO_BROKER_CONFIGS,
         "0081_admin: do_test_DescribeConsumerGroups_with_authorized_ops": _NO_ACLS,
         "0092_mixed_msgver": "It needs the message format 1, which Kafka 4 does not have either.",
-        "0097_ssl_verify": f"{_OTHER_ENVIRONMENT} its certificates.",
         "0115_producer_auth": _NO_ACLS,
         "0119_consumer_auth": _NO_ACLS,
         "0126_oauthbearer_oidc": _NO_OAUTHBEARER,
@@ -226,6 +227,13 @@ class Librdkafka(Suite):
                 if not tests:
                     continue
                 root = Path(temporary) / f"root-{number}"
+                if mode.client_auth:
+                    found = write_certificates(
+                        root.with_name(f"certificates-{number}"), mode.client_auth
+                    )
+                    mode = replace(  # noqa: PLW2901 - with the paths of its files
+                        mode, settings=found.settings, config=found.config, env=found.env
+                    )
                 with (
                     _cluster(root, count, mode) as running,
                     _cleaner(root) if mode.cleans else nullcontext(),

@@ -85,17 +85,20 @@ def running_gateways(
 
 
 @contextmanager
-def running_kafka(root: Path, address: str | None = None) -> Iterator[Gateways]:
+def running_kafka(
+    root: Path, address: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[Gateways]:
     """Run a real broker of Kafka in the place of gateways: it shows what a suite's tests expect.
 
     Args:
         root: a directory for its files.
         address: host and port that clients connect to; by default 127.0.0.1 and a free port.
+        settings: the broker's settings that are not the defaults.
     """
     port = int(address.rpartition(":")[2]) if address else None
-    settings = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
+    listeners = {"advertised.listeners": f"PLAINTEXT://{address}"} if address else {}
     root.mkdir()
-    with KafkaBroker(root, port=port, settings=settings) as broker:
+    with KafkaBroker(root, port=port, settings={**(settings or {}), **listeners}) as broker:
         yield Gateways(root, (address or broker.bootstrap_servers,), is_kafka=True)
 
 

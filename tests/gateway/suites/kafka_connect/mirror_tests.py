@@ -237,6 +237,7 @@ def _read_by_group(topics: Topics, topic: str, group: str, count: int) -> list[s
     found: list[str] = []
 
     def take() -> bool:
+        message: Any
         for message in consumer.consume(count - len(found), timeout=0.5):
             assert message.error() is None
             found.append(message.value().decode())

@@ -228,6 +228,7 @@ class Topics:
                     f"{topic} has {len(found)} of {at_least} records; the ends of {sorted(ended)} "
                     f"of {partitions} were reached"
                 )
+                message: Any
                 for message in consumer.consume(1000, timeout=0.2):
                     error = message.error()
                     if error is None:

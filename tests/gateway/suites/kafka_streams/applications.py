@@ -95,6 +95,41 @@ def state_is_restored(place: Place, guarantee: str) -> None:
         shutil.rmtree(place.state_of("1"))
 
 
+def reset(place: Place, guarantee: str) -> None:
+    """``kafka-streams-application-reset``: internal topics go, and all is counted once more."""
+    lines = [f"w{number % 40}" for number in range(400)]
+    place.create_topics({"lines": PARTITIONS, "counts": PARTITIONS})
+    place.produce("lines", [(line, line, None) for line in lines])
+    for turn in range(2):
+        application = _instance(place, "1", "word-count", guarantee)
+        application.start()
+        _until_running(application)
+        before = [str(count) for count in range(1, 11)] * turn
+
+        def wrong(before: list[str] = before) -> list[str]:
+            found: dict[str, list[str]] = {}
+            for word, count in place.read("counts"):
+                found.setdefault(word, []).append(count)
+            expected = [*before, *(str(count) for count in range(1, 11))]
+            return [f"{word}: {of}" for word, of in found.items() if of != expected] or (
+                [] if len(found) == 40 else [f"{len(found)} of 40 words"]
+            )
+
+        _check([application], wrong)
+        shutil.rmtree(place.state_of("1"))
+        tool = place.program(
+            f"reset-{turn}",
+            "org.apache.kafka.tools.StreamsResetter",
+            *("--bootstrap-server", place.bootstrap_servers, "--application-id", "word-count"),
+            *("--input-topics", "lines", "--force"),
+        )
+        tool.start()
+        assert tool.wait(120), "the tool has not ended"
+        assert tool.status == 0, tool.log_path.read_text()[-1500:]
+        internal = [each for each in place.topics() if each.startswith("word-count-")]
+        assert not internal, internal
+
+
 def table_join(place: Place, guarantee: str) -> None:
     """Two tables that change at the same time are joined; one of two instances is killed."""
     chance = random.Random("tables")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -24,7 +24,7 @@ from tests.waiting import wait_until
 
 SESSION_MS = 10_000
 _CLEAN_PAUSE_S = 2.0
-_REQUEST_S = 60
+_REQUEST_S = 120
 
 Line: TypeAlias = tuple[str | None, str, int | None]
 """Key, value and timestamp of a record to produce; without a timestamp, that of the moment."""
@@ -138,11 +138,7 @@ class Place:
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "results"})
         try:
             partitions = consumer.list_topics(topic, timeout=_REQUEST_S).topics[topic].partitions
-            ends = (
-                consumer.get_watermark_offsets(TopicPartition(topic, each), timeout=_REQUEST_S)[1]
-                for each in partitions
-            )
-            return sum(ends)
+            return sum(_end_of(consumer, TopicPartition(topic, each)) for each in partitions)
         finally:
             consumer.close()
 
@@ -308,7 +304,7 @@ class Feeder(threading.Thread):
                 self._producer.poll(min(0.1, due_s - now_s))
             if self.is_ending.is_set():
                 break
-            more = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
+            more: dict[str, Any] = {} if timestamp_ms is None else {"timestamp": timestamp_ms}
             self._producer.produce(
                 self._topic, value, key=key, on_delivery=self._on_delivery, **more
             )
@@ -327,8 +323,19 @@ class Feeder(threading.Thread):
             self.failure = str(error)
 
 
+def _end_of(consumer: Consumer, partition: TopicPartition) -> int:
+    """Return the end offset of a partition, whose gateway may be killed meanwhile."""
+    until_s = time.monotonic() + _REQUEST_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(partition, timeout=_REQUEST_S)[1])
+        except KafkaException:
+            if time.monotonic() > until_s:
+                raise
+
+
 def wait_for(
-    program: JavaProgram, pattern: str, since: int = 0, timeout_s: float = 120, count: int = 1
+    program: JavaProgram, pattern: str, since: int = 0, timeout_s: float = 300, count: int = 1
 ) -> None:
     """Wait until a program has written what a regular expression finds.
 
@@ -350,7 +357,7 @@ def wait_for(
     wait_until(is_found, f"{name} has not written {pattern!r}", timeout_s=timeout_s, interval_s=0.2)
 
 
-def wait_for_results(wrong: Callable[[], list[str]], timeout_s: float = 150) -> None:
+def wait_for_results(wrong: Callable[[], list[str]], timeout_s: float = 300) -> None:
     """Wait until nothing is wrong."""
     until_s = time.monotonic() + timeout_s
     while found := wrong():

@@ -21,7 +21,7 @@ _ARTIFACTS = (
     f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}:test",
     f"org.apache.kafka:kafka-tools:{KAFKA_VERSION}",
 )
-EOS, ALO = "exactly_once_v2", "at_least_once"
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly_once_v2", "at_least_once"
 
 Test = Callable[[Place], None]
 
@@ -81,24 +81,29 @@ def _warnings(folder: Path) -> str:
 
 def _tests() -> dict[str, Test]:
     found: dict[str, Test] = {}
-    for guarantee in (EOS, ALO):
+    for guarantee in (EXACTLY_ONCE, AT_LEAST_ONCE):
         found[f"word-count[{guarantee}]"] = partial(applications.word_count, guarantee=guarantee)
         found[f"word-count[{guarantee}, a gateway is killed]"] = partial(
             applications.word_count, guarantee=guarantee, strikes=True
         )
     found |= {
-        "state-is-restored": partial(applications.state_is_restored, guarantee=EOS),
-        "table-join": partial(applications.table_join, guarantee=EOS),
-        "stream-join": partial(applications.stream_join, guarantee=EOS),
-        "tumbling-windows": partial(applications.windows, guarantee=EOS, topology="tumbling"),
-        "session-windows": partial(applications.windows, guarantee=EOS, topology="session"),
+        "state-is-restored": partial(applications.state_is_restored, guarantee=EXACTLY_ONCE),
+        "application-reset": partial(applications.reset, guarantee=EXACTLY_ONCE),
+        "table-join": partial(applications.table_join, guarantee=EXACTLY_ONCE),
+        "stream-join": partial(applications.stream_join, guarantee=EXACTLY_ONCE),
+        "tumbling-windows": partial(
+            applications.windows, guarantee=EXACTLY_ONCE, topology="tumbling"
+        ),
+        "session-windows": partial(
+            applications.windows, guarantee=EXACTLY_ONCE, topology="session"
+        ),
     }
-    for guarantee in (EOS, ALO):
+    for guarantee in (EXACTLY_ONCE, AT_LEAST_ONCE):
         for crash in (False, True):
             name = f"StreamsSmokeTest[{guarantee}{', crash' * crash}]"
             found[name] = partial(system_tests.smoke, guarantee=guarantee, crash=crash)
     found["StreamsSmokeTest[exactly_once_v2, crash, a gateway is killed]"] = partial(
-        system_tests.smoke, guarantee=EOS, crash=True, strikes=True
+        system_tests.smoke, guarantee=EXACTLY_ONCE, crash=True, strikes=True
     )
     for is_complex in (False, True):
         suffix = "[complex]" if is_complex else ""
@@ -112,7 +117,7 @@ def _tests() -> dict[str, Test]:
     for crash in (False, True):
         name = f"RelationalSmokeTest{'[crash]' * crash}"
         found[name] = partial(system_tests.relational, crash=crash)
-    for guarantee in (EOS, ALO):
+    for guarantee in (EXACTLY_ONCE, AT_LEAST_ONCE):
         found[f"BrokerCompatibilityTest[{guarantee}]"] = partial(
             system_tests.broker_compatibility, guarantee=guarantee
         )

@@ -24,7 +24,7 @@ _EOS_TOPICS = ("data", "echo", "min", "sum", "repartition", "max", "cnt")
 _RUNNING = "REBALANCING -> RUNNING"
 _PROCESSED = "processed [0-9]+ records from topic"
 _UNREACHABLE = "Node may not be available"
-_PATIENCE_S = 240
+_PATIENCE_S = 480
 _CLIENT_SETTINGS = (  # of BaseStreamsTest.get_configs
     "consumer.max.poll.interval.ms=50000,producer.retries=2,producer.request.timeout.ms=15000,"
     "producer.max.block.ms=30000"
@@ -49,7 +49,7 @@ def smoke(place: Place, guarantee: str, *, crash: bool, strikes: bool = False) -
         wait_for(one, _RUNNING)
         driver.start()
         for each, following in ((one, two), (two, three)):
-            wait_for(each, "processed [0-9]+ records", timeout_s=60)
+            wait_for(each, "processed [0-9]+ records")
             assert driver.is_alive, "the driver has ended before the instances were stopped"
             if crash:
                 each.kill()
@@ -57,7 +57,7 @@ def smoke(place: Place, guarantee: str, *, crash: bool, strikes: bool = False) -
                 _close(each, "SMOKE-TEST-CLIENT-CLOSED")
             following.start()
             wait_for(following, _RUNNING)
-        wait_for(three, "processed [0-9]+ records", timeout_s=60)
+        wait_for(three, "processed [0-9]+ records")
         assert driver.wait(600), "the driver has not ended"
     _close(three, "SMOKE-TEST-CLIENT-CLOSED")
     is_inexact = crash and guarantee == "at_least_once"
@@ -160,7 +160,7 @@ def shutdown_deadlock(place: Place) -> None:
     place.create_topics({"source": 1})
     program = _smoke_program(place, "deadlock", "at_least_once", "close-deadlock-test")
     program.start()
-    assert program.wait(60), "it has not ended"
+    assert program.wait(120), "it has not ended"
 
 
 def broker_compatibility(place: Place, guarantee: str) -> None:

@@ -106,12 +106,13 @@ def produce_to_an_unknown_topic(tools: Tools) -> None:
 def consume_from_an_offset(tools: Tools) -> None:
     topic = tools.topic(partitions=2)
     tools.produce(topic, *"abcdef")
-    at = ("--topic", topic, "--partition", 0, "--timeout-ms", 3000)
+    at = ("--topic", topic, "--partition", 0)
+    patient, brief = ("--timeout-ms", 30000), ("--timeout-ms", 3000)
     offsets = _properties("print.offset=true")
-    tools.run(_CONSUMER, *at, "--offset", 2, "--max-messages", 2, *offsets)
-    tools.run(_CONSUMER, *at, "--offset", "earliest", "--max-messages", 3, *offsets)
-    tools.run(_CONSUMER, *at, "--offset", "latest", *offsets, says="Processed a total of 0")
-    tools.run(_CONSUMER, *at, "--offset", 100, *offsets, says="Processed a total of 0")
+    tools.run(_CONSUMER, *at, "--offset", 2, "--max-messages", 2, *offsets, *patient)
+    tools.run(_CONSUMER, *at, "--offset", "earliest", "--max-messages", 3, *offsets, *patient)
+    tools.run(_CONSUMER, *at, "--offset", "latest", *brief, says="Processed a total of 0")
+    tools.run(_CONSUMER, *at, "--offset", 100, *brief, says="Processed a total of 0")
     tools.run(_CONSUMER, *at, "--offset", -7, status=1)
     tools.run(_CONSUMER, *at, "--offset", "newest", status=1)
 
@@ -146,7 +147,7 @@ def formatters(tools: Tools) -> None:
         _read(tools, topic, 1, "--formatter", f"{package}.{name}")
     serializers = "org.apache.kafka.common.serialization"
     numbers = ("print.key=true", f"key.deserializer={serializers}.IntegerDeserializer")
-    _read(tools, topic, 1, *_properties(*numbers, "value.deserializer=x"), status=1)
+    _read(tools, topic, 1, *_properties(*numbers, "value.deserializer=x"))
     value = f"value.deserializer={serializers}.LongDeserializer"
     _read(tools, topic, 1, *_properties(*numbers, value))
 
@@ -156,23 +157,25 @@ def consume_by_isolation_level(tools: Tools) -> None:
     tools.produce(topic, "a")
     with tools.transaction(topic, f"{tools.prefix}-id"):
         tools.until(lambda shown: not shown.rstrip().endswith(":1"), _OFFSETS, "--topic", topic)
-        level = ("--isolation-level", "read_committed", "--timeout-ms", 3000)
-        tools.run(_CONSUMER, "--topic", topic, "--from-beginning", *level)
-        level = ("--isolation-level", "read_uncommitted", "--max-messages", 2)
-        records = ("--property", "print.value=false", "--property", "print.offset=true")
-        tools.run(_CONSUMER, "--topic", topic, "--from-beginning", *level, *records)
+        committed = ("--isolation-level", "read_committed")
+        _read(tools, topic, 1, *committed)
+        after = ("--topic", topic, "--partition", 0, "--offset", 1)
+        brief = ("--timeout-ms", 3000)
+        tools.run(_CONSUMER, *after, *committed, *brief, says="Processed a total of 0")
+        shown = _properties("print.value=false", "print.offset=true")
+        uncommitted = ("--isolation-level", "read_uncommitted")
+        _read(tools, topic, 2, *uncommitted, *shown)
     tools.run(_CONSUMER, "--topic", topic, "--isolation-level", "read_some", status=1)
 
 
 def consume_an_unknown_topic(tools: Tools) -> None:
     topic = ("--topic", f"{tools.prefix}-nothing")
-    tools.run(_CONSUMER, *topic, "--timeout-ms", 2000, says="Processed a total of 0")
-    without = ("--consumer-property", "allow.auto.create.topics=false", "--timeout-ms", 2000)
+    tools.run(_CONSUMER, *topic, "--timeout-ms", 5000, says="Processed a total of 0")
+    without = ("--consumer-property", "allow.auto.create.topics=false", "--timeout-ms", 5000)
     tools.run(_CONSUMER, "--topic", f"{tools.prefix}-other", *without, says="a total of 0")
     tools.run("kafka-topics", "--list", "--topic", f"{tools.prefix}-.*")
-    tools.run(
-        _CONSUMER, "--topic", "bad name!", "--timeout-ms", 3000, says="InvalidTopic", status=1
-    )
+    bad = ("--topic", "bad name!", "--timeout-ms", 3000)
+    tools.run(_CONSUMER, *bad, says="InvalidTopic")
 
 
 def wrong_usage(tools: Tools) -> None:
@@ -302,9 +305,8 @@ def transactional_producer_benchmark(tools: Tools) -> None:
     size = ("--num-records", 500, "--record-size", 100, "--throughput", -1)
     tools.run("kafka-producer-perf-test", "--topic", topic, *size, *options, hidden=_FIGURES)
     tools.run(_OFFSETS, "--topic", topic)  # the records, and the marker of the commit
-    limits = ("--timeout-ms", 3000, "--isolation-level", "read_committed")
-    read = ("--topic", topic, "--from-beginning", *limits)
-    tools.run(_CONSUMER, *read, "--property", "print.value=false", says="a total of 500")
+    committed = ("--isolation-level", "read_committed")
+    _read(tools, topic, 500, *committed, "--property", "print.value=false")
 
 
 def consumer_benchmark(tools: Tools) -> None:
@@ -312,10 +314,10 @@ def consumer_benchmark(tools: Tools) -> None:
     filled = ("--num-records", 2000, "--record-size", 100, "--throughput", -1)
     tools.run("kafka-producer-perf-test", "--topic", topic, *filled, hidden=_FIGURES)
     hidden = (*_FIGURES, (r"\bDATE\b", "0"))
-    group = ("--group", f"{tools.prefix}-group")
+    group = ("--group", f"{tools.prefix}-group", "--timeout", 60000)
     figures = tools.run(tool, "--topic", topic, "--messages", 2000, *group, hidden=hidden)
     tools.note("records that were read", figures.splitlines()[1].split(",")[4])
-    detailed = ("--show-detailed-stats", "--reporting-interval", 60000)
+    detailed = ("--show-detailed-stats", "--reporting-interval", 60000, "--timeout", 60000)
     tools.run(tool, "--topic", topic, "--messages", 2000, *detailed, hidden=hidden)
     tools.run(tool, "--topic", topic, status=1)
 
@@ -359,8 +361,7 @@ def transactional_copy(tools: Tools) -> None:
     )
     counted = tools.run("transactional-message-copier", *options, only="nothing", is_apart=True)
     tools.note("the last line", counted.splitlines()[-1])
-    limits = ("--timeout-ms", 3000, "--isolation-level", "read_committed")
-    tools.run(_CONSUMER, "--topic", copy, "--from-beginning", *limits)
+    _read(tools, copy, 1000, "--isolation-level", "read_committed")
     tools.run("kafka-consumer-groups", "--group", f"{tools.prefix}-group", "--describe")
 
 

@@ -16,7 +16,6 @@ from tests.gateway.suites.kafka_tools.tool_runner import (
     JVM_FLAGS,
     LOG_FLAG,
     ToolResult,
-    ToolRunner,
     class_path,
 )
 
@@ -30,7 +29,7 @@ _MESSAGE = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+Exception):
 _BY_NATURE: tuple[tuple[str, str], ...] = (
     (r"^Option [ (*=)a-z]*Description *\n(.|\n)*", ""),  # the usage
     (r"^\s+(at [\w.$/]+[.<].*|\.\.\. \d+ more)\n", ""),  # Java's stack
-    (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,:]\d{3}Z?", "DATE"),
+    (r"\b\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,:]\d{3}Z?", "DATE"),
     (r"\b1[6-9]\d{11}\b", "TIME"),
     (r"\b(\S+-client|one)-([\da-f]{8}(-[\da-f]{4}){3}-[\da-f]{12}|[\w-]{22})(?![\w-])", "MEMBER"),
     (r"[\w-]{22}( +/HOST)", r"ID\1"),  # of a member by the consumer protocol
@@ -74,12 +73,18 @@ class Tools:
         folder: a folder for files.
     """
 
-    def __init__(self, bootstrap: str, runner: ToolRunner, folder: Path, prefix: str) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        run_tool: Callable[[str, tuple[str, ...], str], ToolResult],
+        folder: Path,
+        prefix: str,
+    ) -> None:
         self.bootstrap = bootstrap
         self.prefix = prefix
         self.transcript: list[Command] = []
         self.folder = folder
-        self._runner = runner
+        self._run_tool = run_tool
 
     def run(
         self,
@@ -138,7 +143,7 @@ class Tools:
             result = (
                 self._run_apart(tool, texts)
                 if is_apart
-                else self._runner.run(CLASSES[tool], texts, given)
+                else self._run_tool(CLASSES[tool], texts, given)
             )
             if is_there is None or is_there(result.stdout):
                 break

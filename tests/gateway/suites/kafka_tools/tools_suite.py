@@ -69,14 +69,14 @@ class KafkaTools(Suite):
                 ) -> tuple[str, str]:
                     return _transcript(scenario, *server)
 
-                yield _result(test, *threads.map(transcript, servers))
+                yield compared(test, *threads.map(transcript, servers))
 
 
 def _transcript(scenario: Scenario, bootstrap: str, runner: ToolRunner) -> tuple[str, str]:
     """Return what the tools wrote at a server, and how the scenario failed, if it did."""
     with tempfile.TemporaryDirectory() as folder:
         prefix = scenario.__name__.replace("_", "-")
-        tools = Tools(bootstrap, runner, Path(folder), prefix)
+        tools = Tools(bootstrap, runner.run, Path(folder), prefix)
         failure = ""
         try:
             scenario(tools)
@@ -85,7 +85,7 @@ def _transcript(scenario: Scenario, bootstrap: str, runner: ToolRunner) -> tuple
     return "\n".join(map(str, tools.transcript)), failure
 
 
-def _result(test: str, kafka: tuple[str, str], gateway: tuple[str, str]) -> TestResult:
+def compared(test: str, kafka: tuple[str, str], gateway: tuple[str, str]) -> TestResult:
     """Return the result of a test from the transcripts and failures at Kafka and at a gateway."""
     (at_kafka, kafka_failure), (at_gateway, gateway_failure) = kafka, gateway
     if kafka_failure:

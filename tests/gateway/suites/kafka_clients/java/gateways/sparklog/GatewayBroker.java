@@ -47,6 +47,10 @@ final class GatewayBroker {
                 return cluster.clusterId();
             case "config":
                 return cluster.config(id).orElseGet(this::kafkaConfig);
+            case "replicaManager":
+                return BrokerInside.replicaManager(cluster, id);
+            case "dataPlaneRequestProcessor":
+                return BrokerInside.kafkaApis(cluster, id);
             case "metadataCache":
                 return GatewayMetadata.of(cluster, id);
             case "equals":

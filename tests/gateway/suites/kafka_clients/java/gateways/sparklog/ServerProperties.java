@@ -28,9 +28,9 @@ final class ServerProperties {
         Map.entry("authorizer.class.name", "It has ACLs of an authorizer, a class of Java."),
         Map.entry("client.quota.callback.class", "It has a callback for quotas, a class of Java."),
         Map.entry("create.topic.policy.class.name", "It has a policy for new topics, a class of Java."),
-        Map.entry("delete.topic.enable=false", "It forbids to delete topics: gateways have no such setting."),
         Map.entry("group.consumer.assignors", "It has an assignor for KIP-848, a class of Java in the broker."),
         Map.entry("group.share.assignors", "It asks for a share group (KIP-932)."),
+        Map.entry("group.share.partition.max.record.locks", "It asks for a share group (KIP-932)."),
         Map.entry("log.segment.bytes", "It has a default of topics' configs in the brokers' or the controllers' properties."),
         Map.entry("metric.reporters", "It asks for a broker's telemetry plugin, a class of Java (KIP-714)."),
         Map.entry("producer.id.expiration.check.interval.ms", "It expects that ids of producers expire within seconds: spark-log clean forgets them."));

@@ -38,11 +38,16 @@ public class EmbeddedKafkaCluster {
         "group.initial.rebalance.delay.ms", "0",
         "group.min.session.timeout.ms", "0");
 
+    /** Configs of topics by the property that is their default in Kafka's brokers. */
+    private static final Map<String, String> OF_TOPICS =
+        Map.of("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms");
+
     /** The tests' clock. That of the gateways is the machine's. */
     public final MockTime time;
 
     private final GatewayCluster cluster;
     private final int brokers;
+    private final Map<String, String> ofTopics = new HashMap<>();
 
     public EmbeddedKafkaCluster(int numBrokers) {
         this(numBrokers, new Properties());
@@ -69,6 +74,11 @@ public class EmbeddedKafkaCluster {
     ) {
         Map<String, String> settings = new HashMap<>(DEFAULTS);
         brokerConfig.forEach((key, value) -> settings.put(key.toString(), value.toString()));
+        OF_TOPICS.forEach((property, config) -> {
+            if (settings.containsKey(property)) {
+                ofTopics.put(config, settings.get(property));
+            }
+        });
         ClusterConfig config = ClusterConfig.defaultBuilder()
             .setBrokers(numBrokers)
             .setServerProperties(settings)
@@ -124,7 +134,9 @@ public class EmbeddedKafkaCluster {
             throw new InvalidReplicationFactorException(replication + " replicas of " + brokers + " brokers");
         }
         try (Admin admin = createAdminClient()) {
-            NewTopic created = new NewTopic(topic, partitions, (short) replication).configs(topicConfig);
+            Map<String, String> configs = new HashMap<>(ofTopics);
+            configs.putAll(topicConfig);
+            NewTopic created = new NewTopic(topic, partitions, (short) replication).configs(configs);
             ignoring(TopicExistsException.class, () -> admin.createTopics(List.of(created)).all().get());
             TestUtils.waitForCondition(() -> admin.listTopics().names().get().contains(topic), topic + " is there");
         } catch (InterruptedException error) {

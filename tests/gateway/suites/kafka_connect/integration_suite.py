@@ -1,0 +1,44 @@
+"""Kafka's integration tests of Connect and MirrorMaker, whose workers run in one process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.gateway.suites.kafka_clients.junit_suite import JUnitSuite
+
+_KAFKA = "4.3.1"  # the tests of 4.1 use a jar that is not in Maven's repository
+_JAVA = Path(__file__).with_name("java")
+
+
+class KafkaConnectTests(JUnitSuite):
+    """Tests of ``EmbeddedConnectCluster``, whose Kafka is gateways (`KafkaClusterTestKit.java`)."""
+
+    name = "kafka-connect-tests"
+    client = "Kafka's integration tests of Connect and MirrorMaker (Java)"
+    version = _KAFKA
+    heap = "700m"
+    artifacts = (
+        f"org.apache.kafka:kafka-test-common-runtime:{_KAFKA}",
+        f"org.apache.kafka:kafka-test-common-internal-api:{_KAFKA}",
+        f"org.apache.kafka:kafka_2.13:{_KAFKA}",
+        f"org.apache.kafka:kafka-clients:{_KAFKA}:test",
+        f"org.apache.kafka:kafka-server-common:{_KAFKA}:test",
+        f"org.apache.kafka:connect-runtime:{_KAFKA}",
+        f"org.apache.kafka:connect-mirror:{_KAFKA}",
+        f"org.apache.kafka:connect-file:{_KAFKA}",
+        f"org.apache.kafka:connect-test-plugins:{_KAFKA}",
+        "org.apache.httpcomponents:httpclient:4.5.14",
+        "org.junit.platform:junit-platform-launcher:1.13.1",
+        "org.mockito:mockito-junit-jupiter:5.14.2",
+        "org.slf4j:slf4j-simple:1.7.36",
+    )
+    test_artifacts = (
+        f"org.apache.kafka:connect-runtime:{_KAFKA}:test",
+        f"org.apache.kafka:connect-mirror:{_KAFKA}:test",
+        f"org.apache.kafka:kafka_2.13:{_KAFKA}:test",
+    )
+    tests_in = (
+        ("connect-runtime", "org/apache/kafka/connect/integration/"),
+        ("connect-mirror", "org/apache/kafka/connect/mirror/integration/"),
+    )
+    sources = (*JUnitSuite.sources, _JAVA)

@@ -1,0 +1,1 @@
+"""Spark's own connector for Kafka through gateways: its own tests, and comparisons of ours."""
