@@ -16,6 +16,7 @@ from spark_log import Admin, ConfigResource, ConfigResourceType
 from tests.gateway.processes import free_port
 from tests.gateway.suites import __main__ as suites
 from tests.gateway.suites.kafka_clients import gateway_host
+from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_tools.tool_runner import ToolResult
 from tests.gateway.suites.kafka_tools.tools import Tools
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
@@ -186,4 +187,12 @@ def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
 def test_sparks_connector_and_ours_read_the_same_rows():
     results = list(suites.results_of(SparkKafka()))
     assert len(results) > 50
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_a_distributed_worker_has_its_topics_offsets_and_connectors():
+    results = list(suites.results_of(KafkaConnect(), "^(internal|file|offsets|records|sink with)"))
+    assert len(results) == 6
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []

@@ -88,8 +88,10 @@ _NOT_APPLICABLE = {
         "PlaintextConsumerTest.testAsyncConsumerCloseLeavesGroupOnInterrupt",
         "PlaintextConsumerTest.testClassicConsumerCloseLeavesGroupOnInterrupt",
     ),
-    "It expects that a transaction is aborted at its timeout: gateways abort one when it has blocked "
-    "readers for this time.": ("kafka.api.TransactionsTest.testFencingOnTransactionExpiration",),
+    "It expects that a transaction is aborted at its timeout: gateways abort one when it has "
+    "blocked readers for this time.": (
+        "kafka.api.TransactionsTest.testFencingOnTransactionExpiration",
+    ),
     "It expects that a partition loses a replica with a broker: gateways hold no replicas.": (
         "ProducerFailureHandlingTest.testNotEnoughReplicasAfterBrokerShutdown",
     ),

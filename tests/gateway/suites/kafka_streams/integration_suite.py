@@ -61,6 +61,9 @@ class KafkaStreamsTests(Suite):
     version = _KAFKA
     time_limit_s = 7200
     not_applicable: ClassVar[Mapping[str, str]] = {
+        "FineGrainedAutoResetIntegrationTest.shouldResetByDuration": (
+            "It has a default of topics' configs in the brokers' properties."
+        ),
         "PurgeRepartitionTopicIntegrationTest.shouldRestoreState": (
             "It sets internal.segment.bytes, a config for Kafka's own tests."
         ),

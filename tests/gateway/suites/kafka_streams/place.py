@@ -25,6 +25,7 @@ from tests.waiting import wait_until
 SESSION_MS = 10_000
 _CLEAN_PAUSE_S = 2.0
 _REQUEST_S = 120
+_QUIET: dict[str, Any] = {"log_level": 2}  # gateways that are killed are no news
 
 Line: TypeAlias = tuple[str | None, str, int | None]
 """Key, value and timestamp of a record to produce; without a timestamp, that of the moment."""
@@ -50,7 +51,7 @@ class Place:
         self._programs: list[JavaProgram] = []
         self._stack = ExitStack()
         self._cleaner_notes = folder / "cleaner"
-        self._admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        self._admin = AdminClient(_QUIET | {"bootstrap.servers": self.bootstrap_servers})
         if not self.is_kafka:
             self._start_cleaner()
 
@@ -105,7 +106,8 @@ class Place:
     def read_messages(self, topic: str) -> list[Message]:
         """Return the committed records of a topic, each partition in order."""
         consumer = Consumer(
-            {
+            _QUIET
+            | {
                 "bootstrap.servers": self.bootstrap_servers,
                 "group.id": "results",
                 "isolation.level": "read_committed",
@@ -135,7 +137,8 @@ class Place:
 
     def end_of(self, topic: str) -> int:
         """Return the sum of the end offsets of a topic's partitions."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "results"})
+        settings = {"bootstrap.servers": self.bootstrap_servers, "group.id": "results"}
+        consumer = Consumer(_QUIET | settings)
         try:
             partitions = consumer.list_topics(topic, timeout=_REQUEST_S).topics[topic].partitions
             return sum(_end_of(consumer, TopicPartition(topic, each)) for each in partitions)
@@ -287,7 +290,8 @@ class Feeder(threading.Thread):
         self.is_ending = threading.Event()
         self._topic, self._lines, self._seconds = topic, lines, seconds
         self._producer = Producer(
-            {
+            _QUIET
+            | {
                 "bootstrap.servers": bootstrap_servers,
                 "enable.idempotence": True,
                 "linger.ms": 5,
