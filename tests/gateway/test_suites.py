@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from tests.gateway.processes import free_port
 from tests.gateway.suites import __main__ as suites
 from tests.gateway.suites.kafka_clients import gateway_host
 from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
+from tests.gateway.suites.kafka_streams.suite import KafkaStreams
 from tests.gateway.suites.kafka_tools.tool_runner import ToolResult
 from tests.gateway.suites.kafka_tools.tools import Tools
 from tests.gateway.suites.kafka_tools.tools_suite import KafkaTools, compared
@@ -178,6 +180,16 @@ def test_a_tool_writes_ids_times_and_messages_of_its_server():
 def test_kafkas_tools_write_the_same_at_a_gateway_as_at_kafka():
     results = list(suites.results_of(KafkaTools(), "^kafka-(topics|reassign|leader)"))
     assert len(results) > 20
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_kafka_streams_restores_its_state_from_changelogs_that_were_compacted():
+    names = {"state-is-restored", "BrokerCompatibilityTest[exactly_once_v2]"}
+    selected = "|".join(f"^{re.escape(each)}$" for each in names)
+    results = list(suites.results_of(KafkaStreams(), selected))
+    assert {each.test for each in results} == names
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []
 
 

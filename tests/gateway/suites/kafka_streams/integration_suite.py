@@ -129,7 +129,7 @@ def _result(line: str) -> TestResult | None:
     """Return the result in a line; None if the line is another program's JSON."""
     try:
         found = json.loads(line)
-        return TestResult(found["test"], Outcome(found["outcome"]), found["reason"])
+        return TestResult(_short(found["test"]), Outcome(found["outcome"]), found["reason"])
     except (ValueError, KeyError):
         return None
 
