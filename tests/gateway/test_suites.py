@@ -107,11 +107,14 @@ def test_a_host_starts_gateways_of_a_root_and_ends_them(tmp_path):
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
 
         def ask(**request):
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            return json.loads(stdout.readline())
 
         settings = {"group.max.size": "3"}
         assert ask(prepare={"root": root, "brokers": 2, "cluster": settings}) == {}
@@ -127,7 +130,7 @@ def test_a_host_starts_gateways_of_a_root_and_ends_them(tmp_path):
         first, second = started["pids"]
         assert ask(end=first, signal=signal.SIGTERM) == {}
         assert "root" in ask(prepare={"root": 7, "brokers": 1, "cluster": {}})["error"]
-        process.stdin.close()
+        stdin.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in (first, second))
     described = Admin(root).describe_configs([ConfigResource(ConfigResourceType.BROKER, "")])
     assert described["broker"][""]["group.max.size"].value == "3"
