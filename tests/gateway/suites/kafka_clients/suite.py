@@ -62,6 +62,7 @@ _NOT_APPLICABLE = {
         "DescribeProducersWithBrokerIdTest.testDescribeProducersFromFollower",
         "RackAwareAutoTopicCreationTest.testAutoCreateTopic",
         "kafka.api.PlaintextAdminIntegrationTest.testCreateDeleteTopics",
+        "kafka.api.PlaintextAdminIntegrationTest.testCreatePartitions",
     ),
     "It asks a broker that does not lead a partition for its producers, and expects an error: "
     "every gateway reads the same log, and answers.": (
@@ -75,6 +76,7 @@ _NOT_APPLICABLE = {
         "ListOffsetsIntegrationTest.testThreeRecordsInOneBatchHavingDifferentCompressionTypeWithServer",
         "ListOffsetsIntegrationTest.testThreeRecordsInSeparateBatchHavingDifferentCompressionTypeWithServer",
         "ProducerSendWhileDeletionTest.testSendWithTopicReassignmentIsMidWay",
+        "kafka.api.PlaintextAdminIntegrationTest.testElectPreferredLeaders",
     ),
     "It sets configs of one group: those of the cluster are for all groups.": (
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym",
@@ -88,6 +90,7 @@ _NOT_APPLICABLE = {
     "group does not exist. Kafka forgets it, too, within ten minutes.": (
         "PlaintextConsumerTest.testAsyncConsumerCloseLeavesGroupOnInterrupt",
         "PlaintextConsumerTest.testClassicConsumerCloseLeavesGroupOnInterrupt",
+        "kafka.api.PlaintextConsumerTest.testCloseLeavesGroupOnInterrupt",
     ),
     "It expects that a transaction is aborted at its timeout: gateways abort one when it has "
     "blocked readers for this time.": (
@@ -111,6 +114,29 @@ _NOT_APPLICABLE = {
         "ConsumerIntegrationTest.testSingleCoordinatorOwnershipAfterPartitionReassignment",
         "PlaintextConsumerTest.testAsyncConsumerListTopics",
         "PlaintextConsumerTest.testClassicConsumerListTopics",
+        "kafka.api.PlaintextAdminIntegrationTest.testListTopicsWithOptionListInternal",
+    ),
+    "It asks for the topic __transaction_state: transactions are in no topic.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDescribeTransactions",
+    ),
+    "It writes markers into one partition of a hanging transaction: in the log each open "
+    "transaction can be ended as a whole (forceTerminateTransaction).": (
+        "kafka.api.PlaintextAdminIntegrationTest.testAbortTransaction",
+    ),
+    "It expects that a broker that has ended is listed as fenced: a gateway that has ended is not "
+    "listed.": ("kafka.api.PlaintextAdminIntegrationTest.testListNodesWithFencedBroker",),
+    "It sets defaults of topics' configs in the configs of brokers and of the controller.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testCreateTopicsReturnsConfigs",
+    ),
+    "It damages a file in a broker's log directory.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDeleteRecordsAfterCorruptRecords",
+    ),
+    "It asks for a share group (KIP-932).": (
+        "kafka.api.PlaintextAdminIntegrationTest.testShareGroups",
+    ),
+    "It compares the text of errors: a gateway's names the config that is given twice, and what is "
+    "expected of a value.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testInvalidIncrementalAlterConfigs",
     ),
     "It expects another leader epoch after the end of a broker: the epochs of a log do not change "
     "when another gateway serves it.": ("ConsumerIntegrationTest.testLeaderEpoch",),
