@@ -112,8 +112,12 @@ _NOT_APPLICABLE = {
     ),
     "It asks for the topic __consumer_offsets: groups are in no topic.": (
         "ConsumerIntegrationTest.testSingleCoordinatorOwnershipAfterPartitionReassignment",
+        "PlaintextConsumerTest.testAsyncConsumeCoordinatorFailover",
         "PlaintextConsumerTest.testAsyncConsumerListTopics",
+        "PlaintextConsumerTest.testClassicConsumerCoordinatorFailover",
         "PlaintextConsumerTest.testClassicConsumerListTopics",
+        "SaslPlainPlaintextConsumerTest.testAsyncConsumeCoordinatorFailover",
+        "SaslPlainPlaintextConsumerTest.testClassicConsumerCoordinatorFailover",
         "kafka.api.PlaintextAdminIntegrationTest.testListTopicsWithOptionListInternal",
     ),
     "It asks for the topic __transaction_state: transactions are in no topic.": (
