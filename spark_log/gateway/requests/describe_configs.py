@@ -29,6 +29,7 @@ _OF_GROUPS: Final = "group.consumer."
 
 _BROKER_NAMES: Final = {
     "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "index.interval.bytes": "log.index.interval.bytes",
@@ -44,7 +45,7 @@ _BROKER_NAMES: Final = {
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
 }
-"""Configs of topics whose default is a config of Kafka's brokers by another name (KIP-226)."""
+"""Configs of topics, and the names that their defaults have as configs of Kafka's brokers (KIP-226)."""
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:

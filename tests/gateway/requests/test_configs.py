@@ -71,6 +71,10 @@ def test_configs_of_the_gateway_and_of_the_cluster(gateway, client):
     assert entries["auto.create.topics.enable"].read_only
     assert entries["log.retention.ms"].value == "604800000"
     assert entries["message.max.bytes"].value == "1048588"
+    assert (entries["compression.type"].value, entries["compression.type"].read_only) == (
+        "producer",
+        True,
+    )
     assert entries["group.max.size"].config_source == 5
     assert entries["broker.id"].value == own
     listeners = entries["advertised.listeners"]
