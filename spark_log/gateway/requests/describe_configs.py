@@ -45,7 +45,7 @@ _BROKER_NAMES: Final = {
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
 }
-"""Configs of topics, and the names that their defaults have as configs of Kafka's brokers (KIP-226)."""
+"""The names that defaults of topics' configs have as configs of Kafka's brokers (KIP-226)."""
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
