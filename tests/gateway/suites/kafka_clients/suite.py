@@ -151,7 +151,7 @@ _NOT_APPLICABLE = {
         "kafka.api.PlaintextAdminIntegrationTest.testAppendConfigToExistentValue",
         "kafka.api.PlaintextAdminIntegrationTest.testValidIncrementalAlterConfigs",
     ),
-    "It sets compression.type=snappy, which Arrow's files do not have: the topic has lz4 instead.": (
+    "It sets compression.type=snappy, which Arrow's files do not have: the topic has lz4.": (
         "kafka.api.PlaintextAdminIntegrationTest.testInvalidAlterConfigs",
     ),
     "It asks for the size of a broker's disk: a root may be in an object store.": (
