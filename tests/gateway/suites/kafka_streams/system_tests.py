@@ -243,6 +243,7 @@ def static_membership(place: Place) -> None:
             f"{_TESTS}.StaticMemberTestClient",
             place.properties(
                 each,
+                application_id="static",
                 num_stream_threads=threads,
                 group_instance_id=f"consumer-{each}",
                 session_timeout_ms=60_000,
@@ -290,6 +291,7 @@ def named_repartition(place: Place) -> None:
                 f"{_TESTS}.StreamsNamedRepartitionTest",
                 place.properties(
                     each,
+                    application_id="named",
                     input_topic="inputTopic",
                     aggregation_topic="aggregationTopic",
                     add_operations=str(updated).lower(),
