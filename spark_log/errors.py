@@ -275,7 +275,15 @@ class InvalidPartitionsError(SparkLogError):
 
 
 class InvalidReplicationFactorError(SparkLogError):
-    """The registered brokers do not support this replication factor."""
+    """The registered brokers do not support this replication factor, or it must not be changed.
+
+    Attributes:
+        current: the replication factor that must not be changed; -1 if it is the brokers' number.
+    """
+
+    def __init__(self, message: str, *, current: int = -1) -> None:
+        super().__init__(message)
+        self.current = current
 
 
 class InvalidReplicaAssignmentError(SparkLogError):

@@ -1016,8 +1016,9 @@ class Admin(ForeignMethods):
             state_filters: the allowed states of the newest transaction, such as ``Ongoing``; None
                 for all.
             producer_id_filters: the allowed ids of the producer that decides; None for all.
-            duration_filter_ms: the duration that the transaction must exceed, counted from its
-                start by the clock of the process that began it; None for all.
+            duration_filter_ms: the time since the start of the newest transaction that must be
+                exceeded, by the clock of the process that began it; None for all. As in Kafka,
+                the transaction may have ended: ``state_filters`` tells.
             transactional_id_pattern: a regular expression that must match the whole transactional
                 id; None for all.
 

@@ -73,7 +73,8 @@ def alter_partition_reassignments(
             if len(target) != count and not allow_replication_factor_change:
                 raise InvalidReplicationFactorError(
                     f"partition {tp} has {count} replicas, and the target {list(target)} has "
-                    f"{len(target)}; give {count} brokers, or allow the change"
+                    f"{len(target)}; give {count} brokers, or allow the change",
+                    current=count,
                 )
             records += reassign_partition(image, topic_id, tp.partition, target)
         return records

@@ -182,7 +182,7 @@ def log_dirs_table(log_dirs: Iterable[LogDirDescription]) -> pa.Table:
 def transactions_table(transactions: Mapping[str, TransactionDescription]) -> pa.Table:
     """Return the result of `Admin.describe_transactions` as a table of `TRANSACTIONS_SCHEMA`.
 
-    A -1 in the result becomes null: no transaction is open, or no micro-batch is committed.
+    A -1 in the result becomes null: no transaction has begun, or no micro-batch is committed.
     """
     return _table(
         TRANSACTIONS_SCHEMA,

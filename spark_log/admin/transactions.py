@@ -47,7 +47,7 @@ def list_transactions(
             continue
         if producer_id_filters and owner.producer_id not in producer_id_filters:
             continue
-        start_us = _start_us(state)
+        start_us = state.start_time_us
         if duration_filter_ms is not None and (
             start_us < 0 or (now_us - start_us) / 1000 <= duration_filter_ms
         ):
@@ -171,7 +171,7 @@ def _describe(state: txn.TransactionMetadata, image: MetadataImage) -> Transacti
             f"list_transactions lists those that exist",
             transactional_id=state.transactional_id,
         )
-    start_us = _start_us(state)
+    start_us = state.start_time_us
     return TransactionDescription(
         state=str(state.state),
         producer_id=state.owner.producer_id,
@@ -194,11 +194,6 @@ def _partitions(state: txn.TransactionMetadata) -> set[txn.TopicIdPartition]:
     is_open = state.is_open
     participants = state.participants.values() if is_open else ()
     return {partition for each in participants for partition in each.partitions}
-
-
-def _start_us(state: txn.TransactionMetadata) -> int:
-    is_open = state.is_open
-    return state.start_time_us if is_open else -1
 
 
 def _states(filters: Collection[str] | None) -> set[txn.TransactionState] | None:

@@ -67,9 +67,9 @@ class TransactionDescription:
         producer_id: the id of the producer that decides its transactions.
         producer_epoch: the present epoch of this producer.
         transaction_timeout_ms: ``transaction.timeout.ms``.
-        transaction_start_time_ms: the start of the transaction, in milliseconds since the epoch, by
-            the clock of the process that began it; -1 if no transaction is ongoing, or decided and
-            not complete.
+        transaction_start_time_ms: the start of the transaction, which may have ended, in
+            milliseconds since the epoch, by the clock of the process that began it; -1 if none has
+            begun since the producer's epoch was taken.
         topic_partitions: the registered partitions of topics that still exist.
         participants: the producer ids that write for it; several in a Spark job.
         groups: the consumer groups whose offsets it commits.

@@ -74,7 +74,8 @@ class TestLists:
         assert ids(state_filters=["ongoing"]) == ["orders-2"]
         assert ids(state_filters=["Ongoing", "CompleteCommit"]) == ["orders-1", "orders-2"]
         assert ids(producer_id_filters=[producer.producer_id]) == ["orders-1"]
-        assert ids(duration_filter_ms=-1) == ["orders-2"], "the other one runs no more"
+        assert ids(duration_filter_ms=-1) == ["orders-1", "orders-2"], "ended ones, too"
+        assert ids(duration_filter_ms=-1, state_filters=["Ongoing"]) == ["orders-2"]
         assert ids(duration_filter_ms=3_600_000) == []
         assert ids(transactional_id_pattern="orders-[13]") == ["orders-1"]
         assert ids(transactional_id_pattern="orders") == []
@@ -95,12 +96,16 @@ class TestDescribes:
         assert described.participants == (producer.producer_id,)
         assert described.transaction_start_time_ms >= int(before.timestamp() * 1000)
 
-    def test_of_a_complete_one_nothing_is_open(self, admin, root):
+    def test_of_a_complete_one_nothing_is_open_and_its_begin_is_known(self, admin, root):
         coordinator, producer = begin_transaction(root, "orders", P0)
+        began_ms = admin.describe_transactions(["orders"])["orders"].transaction_start_time_ms
         coordinator.abort(producer)
         described = admin.describe_transactions(["orders"])["orders"]
         assert (described.state, described.topic_partitions) == ("CompleteAbort", frozenset())
-        assert described.transaction_start_time_ms == -1
+        assert described.transaction_start_time_ms == began_ms
+        coordinator.initialize(60_000)
+        assert admin.describe_transactions(["orders"])["orders"].transaction_start_time_ms == -1
+        assert admin.list_transactions(duration_filter_ms=-1) == []
 
     def test_partitions_of_a_deleted_topic_are_left_out(self, admin, root):
         begin_transaction(root, "orders", P0)

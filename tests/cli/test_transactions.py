@@ -64,6 +64,16 @@ def test_describe_shows_what_is_open(shell, begun):
     assert described["transaction_start_time_ms"] > 0
 
 
+def test_describe_shows_the_start_of_what_has_ended_and_no_duration(shell, begun):
+    coordinator, producer = begun
+    _, (*_, started, duration, _) = table(shell("transactions", "describe", "orders"))
+    assert int(started) > 0
+    assert int(duration) >= 0
+    coordinator.abort(producer)
+    _, row = table(shell("transactions", "describe", "orders"))
+    assert row[3:7] == ["CompleteAbort", "60000", started, "-"]
+
+
 def test_describe_tells_mistakes(shell, root):
     assert "which transactional ids?" in shell("transactions", "describe").error
     outcome = shell("transactions", "describe", "nobody")

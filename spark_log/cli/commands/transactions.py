@@ -55,7 +55,8 @@ def list_transactions(
         typer.Option(
             "--duration-filter",
             metavar="MS",
-            help="Only transactions that have run for more milliseconds.",
+            help="Only transactions that began more milliseconds ago. Ended ones are listed, too, "
+            "unless --state leaves them out.",
         ),
     ] = None,
     transactional_id_pattern: Annotated[
@@ -276,6 +277,7 @@ def _description(transactional_id: str, described: TransactionDescription) -> di
 
 def _row(transactional_id: str, described: TransactionDescription, now_ms: int) -> list[object]:
     start_ms = described.transaction_start_time_ms
+    has_ended = described.state.startswith("Complete")
     return [
         transactional_id,
         described.producer_id,
@@ -283,7 +285,7 @@ def _row(transactional_id: str, described: TransactionDescription, now_ms: int) 
         described.state,
         described.transaction_timeout_ms,
         "-" if start_ms < 0 else start_ms,
-        "-" if start_ms < 0 else now_ms - start_ms,
+        "-" if start_ms < 0 or has_ended else now_ms - start_ms,
         ",".join(f"{each.topic}-{each.partition}" for each in sorted(described.topic_partitions)),
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_log.errors import InvalidConfigurationError
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
@@ -12,6 +11,7 @@ from spark_log.gateway.requests.incremental_alter_configs import (
     Changes,
     alter_resources,
     config_resource,
+    refuse_null_values,
 )
 from spark_log.types import AlterConfigOp, ConfigResource
 
@@ -26,14 +26,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
 
 
 def _change_of(gateway: Gateway, resource: Any) -> ConfigResource:
-    changes: Changes = {}
-    for each in resource.configs:
-        if each.value is None:
-            raise InvalidConfigurationError(
-                f"config {each.name!r} has no value; leave it out for its default",
-                key=each.name,
-            )
-        changes[each.name] = AlterConfigOp.SET, each.value
+    refuse_null_values(resource.configs)
+    changes: Changes = {each.name: (AlterConfigOp.SET, each.value) for each in resource.configs}
     changed = config_resource(resource.resource_type, resource.resource_name, changes)
     for key in _overrides(gateway, changed.name):
         changes.setdefault(key, (AlterConfigOp.DELETE, None))

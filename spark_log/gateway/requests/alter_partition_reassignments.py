@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from spark_log.errors import SparkLogError
+from spark_log.errors import InvalidReplicationFactorError, SparkLogError
 from spark_log.gateway.errors import error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
@@ -45,6 +45,11 @@ def _alter(gateway: Gateway, request: Any, topic: str, partition: Any) -> Any:
         if _is_as_shown(gateway, topic, partition):
             return result
         call({TopicPartition(topic, partition.partition_index): partition.replicas})
+    except InvalidReplicationFactorError as error:
+        result.error_code = error_code(error)
+        result.error_message = (  # Kafka's words
+            f"The replication factor is changed from {error.current} to {len(partition.replicas)}"
+        )
     except SparkLogError as error:
         result.error_code, result.error_message = error_code(error), str(error)
     return result

@@ -40,15 +40,16 @@ def _described(gateway: Gateway, group_id: str) -> Any:
     try:
         gateway.admin.describe_groups([group_id])
         group = GroupLog.view(gateway.cluster.store, group_id, gateway.cluster.clock).state
-    except GroupIdNotFoundError as error:
-        described.error_code, described.error_message = ErrorCode.GROUP_ID_NOT_FOUND, str(error)
+    except GroupIdNotFoundError:
+        described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+        described.error_message = f"Group {group_id} not found."
         return described
     except SparkLogError as error:
         described.error_code, described.error_message = error_code(error), str(error)
         return described
     if group.consumer is None:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        described.error_message = f"group {group_id} is not a consumer group"
+        described.error_message = f"Group {group_id} is not a consumer group."
         return described
     described.group_state = group.state
     described.group_epoch = described.assignment_epoch = group.generation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from spark_log.errors import SparkLogError
+from spark_log.errors import InvalidConfigurationError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
@@ -66,7 +66,12 @@ def _new_topic(gateway: Gateway, topic: Any) -> NewTopic:
     Replicas are assigned to brokers, which are storage roots. An assignment to gateways, which are
     the brokers that clients see, says only how many partitions there are.
     """
-    configs = {each.name: each.value for each in topic.configs if each.value is not None}
+    configs = {each.name: each.value for each in topic.configs}
+    without = [name for name, value in configs.items() if value is None]
+    if without:
+        raise InvalidConfigurationError(
+            f"Null value not supported for topic configs: {', '.join(without)}", key=without[0]
+        )
     assignment = {each.partition_index: list(each.broker_ids) for each in topic.assignments}
     gateways = {each.gateway_id for each in gateway.gateways}
     count = gateway.config.num_partitions if topic.num_partitions == -1 else topic.num_partitions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from spark_log.config import GatewayConfig, TopicConfig, to_text
@@ -19,12 +20,16 @@ API = Api(32, "DescribeConfigs", 1, 4)
 
 _Response = message_class("DescribeConfigsResponse")
 
-_TOPIC, _BROKER = 2, 4
-_WITHOUT_CONFIGS: Final = frozenset({8, 16, 32})
-"""Loggers of brokers, subscriptions to client metrics, and groups: none has configs here."""
+_TOPIC, _BROKER, _GROUP = 2, 4, 32
+_WITHOUT_CONFIGS: Final = frozenset({8, 16})
+"""Loggers of brokers and subscriptions to client metrics: none has configs here."""
+
+_OF_GROUPS: Final = "group.consumer."
+"""The prefix of the cluster's configs that Kafka has as configs of a group, too (KIP-848)."""
 
 _BROKER_NAMES: Final = {
     "cleanup.policy": "log.cleanup.policy",
+    "compression.type": "compression.type",
     "delete.retention.ms": "log.cleaner.delete.retention.ms",
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "index.interval.bytes": "log.index.interval.bytes",
@@ -40,7 +45,7 @@ _BROKER_NAMES: Final = {
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
 }
-"""Configs of topics whose default is a config of Kafka's brokers by another name (KIP-226)."""
+"""The names that defaults of topics' configs have as configs of Kafka's brokers (KIP-226)."""
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -70,6 +75,12 @@ def _describe(gateway: Gateway, request: Any, resource: Any) -> Any:
                 )
                 return result
             entries = list(_broker_entries(gateway, resource.resource_name))
+        elif resource.resource_type == _GROUP:
+            if not resource.resource_name:
+                result.error_code = ErrorCode.INVALID_REQUEST
+                result.error_message = "Group name must not be empty"
+                return result
+            entries = list(_group_entries(gateway))
         elif resource.resource_type in _WITHOUT_CONFIGS:
             entries = []
         else:
@@ -95,9 +106,7 @@ def _topic_entries(gateway: Gateway, name: str) -> Collection[ConfigEntry]:
 
 def _broker_entries(gateway: Gateway, name: str) -> Iterator[ConfigEntry]:
     """Yield the configs of the cluster, and those of the gateway if it is asked for by its id."""
-    cluster = ConfigResource(ConfigResourceType.BROKER, "")
-    entries = gateway.admin.describe_configs([cluster])["broker"][""]
-    yield from entries.values()
+    yield from _cluster_entries(gateway).values()
     if not name:
         return
     values = gateway.config.dotted()
@@ -115,6 +124,26 @@ def _broker_entries(gateway: Gateway, name: str) -> Iterator[ConfigEntry]:
         key = TopicConfig.keys()[topic_name]
         default = to_text(defaults[topic_name])
         yield _static_entry(broker_name, default, default, key.type, key.doc)
+
+
+def _group_entries(gateway: Gateway) -> Iterator[ConfigEntry]:
+    """Yield the configs that all groups have from the cluster, by their names as configs of one."""
+    for name, entry in _cluster_entries(gateway).items():
+        if name.startswith(_OF_GROUPS):
+            yield replace(
+                entry,
+                name=name.removeprefix("group."),
+                source="DEFAULT_CONFIG",
+                default=entry.value,
+                is_read_only=True,
+                synonyms=(),
+            )
+
+
+def _cluster_entries(gateway: Gateway) -> Mapping[str, ConfigEntry]:
+    cluster = ConfigResource(ConfigResourceType.BROKER, "")
+    found: Mapping[str, ConfigEntry] = gateway.admin.describe_configs([cluster])["broker"][""]
+    return found
 
 
 def _static_entry(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from spark_log.coordinator import (
-    CONSUMER_PROTOCOL_TYPE,
     STABLE,
     ClassicMember,
     Group,
@@ -46,11 +45,11 @@ def _described(gateway: Gateway, group_id: str, version: int) -> Any:
     try:
         gateway.admin.describe_groups([group_id])
         group = GroupLog.view(gateway.cluster.store, group_id, gateway.cluster.clock).state
-    except GroupIdNotFoundError as error:
+    except GroupIdNotFoundError:
         described.group_state = "Dead"
         if version >= _NOT_FOUND_VERSION:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = str(error)
+            described.error_message = f"Group {group_id} not found."
         return described
     except SparkLogError as error:
         described.error_code, described.error_message = error_code(error), str(error)
@@ -60,12 +59,11 @@ def _described(gateway: Gateway, group_id: str, version: int) -> Any:
         described.group_state = "Dead"
         if version >= _NOT_FOUND_VERSION:
             described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            described.error_message = f"group {group_id} is not a classic group"
+            described.error_message = f"Group {group_id} is not a classic group."
         return described
     described.group_state = group.state
     described.protocol_type = group.protocol_type
     if group.classic is None:
-        described.protocol_type = CONSUMER_PROTOCOL_TYPE
         described.protocol_data = group.protocol or ""
         described.members = [_native(each) for each in group.members.values()]
         return described

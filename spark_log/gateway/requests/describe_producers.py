@@ -9,7 +9,7 @@ from spark_log.gateway.errors import error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
-from spark_log.types import TopicPartition
+from spark_log.types import ActiveProducer, TopicPartition
 
 API = Api(61, "DescribeProducers", 0, 0)
 
@@ -47,9 +47,18 @@ def _describe(gateway: Gateway, tp: TopicPartition) -> Any:
             producer_epoch=each.producer_epoch,
             last_sequence=each.last_sequence,
             last_timestamp=each.last_timestamp,
-            coordinator_epoch=-1,  # the log has none: Kafka's value before the first marker
+            coordinator_epoch=_coordinator_epoch(each),
             current_txn_start_offset=each.current_transaction_start_offset,
         )
         for each in found.active_producers
     ]
     return result
+
+
+def _coordinator_epoch(producer: ActiveProducer) -> int:
+    """Return 0, which all markers have, if a marker is the producer's newest batch; else -1.
+
+    Kafka remembers the epoch of the marker before an open transaction, too.
+    """
+    is_open = producer.current_transaction_start_offset >= 0
+    return 0 if producer.last_sequence < 0 and not is_open else -1

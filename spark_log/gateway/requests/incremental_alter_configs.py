@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from spark_log.errors import InvalidConfigurationError, SparkLogError
+from spark_log.errors import SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
@@ -88,7 +88,21 @@ def config_resource(resource_type: int, name: str, changes: Changes) -> ConfigRe
     )
 
 
+def refuse_null_values(configs: Iterable[Any]) -> None:
+    """Refuse configs of a request that have no value, in Kafka's words.
+
+    Raises:
+        InvalidRequestError: a config has no value.
+    """
+    names = [each.name for each in configs if each.value is None]
+    if names:
+        raise InvalidRequestError(f"Null value not supported for : {', '.join(names)}")
+
+
 def _changes(resource: Any) -> Changes:
+    refuse_null_values(
+        each for each in resource.configs if each.config_operation != AlterConfigOp.DELETE
+    )
     changes: Changes = {}
     for each in resource.configs:
         if each.name in changes:
@@ -99,9 +113,5 @@ def _changes(resource: Any) -> Changes:
             raise InvalidRequestError(
                 f"config {each.name!r}: there is no operation {each.config_operation}"
             ) from None
-        if each.value is None and operation is not AlterConfigOp.DELETE:
-            raise InvalidConfigurationError(
-                f"config {each.name!r} has no value; give one, or delete the config", key=each.name
-            )
         changes[each.name] = operation, each.value
     return changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from spark_log.errors import GroupSubscribedToTopicError, SparkLogError
+from spark_log.errors import GroupIdNotFoundError, GroupSubscribedToTopicError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
@@ -30,6 +30,7 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
 
 def _delete(gateway: Gateway, request: Any) -> Any:
     image = gateway.cluster.image()
+    has_existed = False
     topics = []
     for topic in request.topics:
         known = image.find(topic.name)
@@ -42,8 +43,13 @@ def _delete(gateway: Gateway, request: Any) -> Any:
             )
         except GroupSubscribedToTopicError:
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        except GroupIdNotFoundError as error:
+            # A group without members ends with its last offset, maybe one of the topic before.
+            if not has_existed:
+                return _error(request, error_code(error), "")
         except SparkLogError as error:
             return _error(request, error_code(error), "")
+        has_existed = True
         topics.append(
             _Response.OffsetDeleteResponseTopic(
                 name=topic.name,

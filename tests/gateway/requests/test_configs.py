@@ -7,7 +7,7 @@ from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from tests.gateway.support import running_gateway
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 _Describe = message_class("DescribeConfigsRequest").DescribeConfigsResource
@@ -71,6 +71,10 @@ def test_configs_of_the_gateway_and_of_the_cluster(gateway, client):
     assert entries["auto.create.topics.enable"].read_only
     assert entries["log.retention.ms"].value == "604800000"
     assert entries["message.max.bytes"].value == "1048588"
+    assert (entries["compression.type"].value, entries["compression.type"].read_only) == (
+        "producer",
+        True,
+    )
     assert entries["group.max.size"].config_source == 5
     assert entries["broker.id"].value == own
     listeners = entries["advertised.listeners"]
@@ -100,10 +104,28 @@ def test_a_config_of_the_gateway_has_its_default_besides(tmp_path):
 
 
 def test_resources_without_configs_are_no_error_and_unknown_ones_are(client):
-    assert describe(client, GROUP, "g").error_code == 0
-    assert describe(client, GROUP, "g").configs == []
+    for resource_type in (LOGGER, CLIENT_METRICS):
+        found = describe(client, resource_type, "x")
+        assert (found.error_code, found.configs) == (0, [])
     assert describe(client, TOPIC, "none").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert describe(client, 77, "x").error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_group_has_the_configs_that_the_cluster_has_for_all_groups(gateway, client):
+    Admin(gateway.cluster.root).alter_configs(
+        [_cluster({"group.consumer.session.timeout.ms": 77_000})]
+    )
+    found = describe(client, GROUP, "any", include_synonyms=True)
+    assert [(each.name, each.value, each.config_source) for each in found.configs] == [
+        ("consumer.heartbeat.interval.ms", "5000", 5),
+        ("consumer.session.timeout.ms", "77000", 5),
+    ]
+    timeout = found.configs[1]
+    assert timeout.read_only
+    assert [(each.name, each.value, each.source) for each in timeout.synonyms] == [
+        ("consumer.session.timeout.ms", "77000", 5)
+    ]
+    assert describe(client, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_gateway_describes_its_own_configs_and_no_others(client):
@@ -181,7 +203,7 @@ def test_configs_are_changed_one_by_one(gateway, client, version):
     [
         (TOPIC, "a", ("retention.ms", SET, "much"), ErrorCode.INVALID_CONFIG),
         (TOPIC, "a", ("retention.m", SET, "1"), ErrorCode.INVALID_CONFIG),
-        (TOPIC, "a", ("retention.ms", SET, None), ErrorCode.INVALID_CONFIG),
+        (TOPIC, "a", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
         (TOPIC, "a", ("retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         (TOPIC, "a", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
         (TOPIC, "none", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -218,6 +240,12 @@ def test_nothing_is_changed_to_validate_and_a_key_twice_is_refused(gateway, clie
     assert overrides(gateway) == before
 
 
+def test_configs_without_a_value_are_named_in_kafkas_words(client):
+    changes = [("retention.ms", SET, None), ("segment.ms", DELETE, None), ("a", APPEND, None)]
+    found = alter(client, TOPIC, "a", *changes)
+    assert found.error_message == "Null value not supported for : retention.ms, a"
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_the_old_request_replaces_all_configs_of_a_resource(gateway, client, version):
     resource = _Alter.AlterConfigsResource(
@@ -235,7 +263,7 @@ def test_the_old_request_replaces_all_configs_of_a_resource(gateway, client, ver
     assert [each.error_code for each in found] == [
         0,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
     ]
     assert overrides(gateway) == {"segment.ms": "77"}
     assert overrides(gateway, "b") == {}

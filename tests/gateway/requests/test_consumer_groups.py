@@ -320,6 +320,7 @@ def test_groups_are_listed_and_described_with_their_type(gateway, member, client
     assert (assigned.topic_name, assigned.partitions) == ("t", [0, 1, 2, 3])
     (classic,) = client.ask("DescribeGroups", 6, groups=["g"]).groups
     assert classic.error_code == GroupError.GROUP_ID_NOT_FOUND
+    assert classic.error_message == "Group g is not a classic group."
 
 
 def test_a_group_without_members_has_the_assignor_that_is_kafkas_default(gateway, member):

@@ -317,6 +317,7 @@ def test_groups_are_listed_described_and_deleted(gateway, client, topic):
     assert (found.member_id, found.client_id) == (member.member_id, "a-test")
     assert (found.member_metadata, found.member_assignment) == (b"range", b"mine")
     assert (absent.group_state, absent.error_code) == ("Dead", 69)
+    assert absent.error_message == "Group absent not found."
     (absent,) = client.ask("DescribeGroups", 0, groups=["absent"]).groups
     assert (absent.group_state, absent.error_code) == ("Dead", 0)
     codes = [
@@ -355,6 +356,27 @@ def test_offsets_are_deleted(client, topic):
     answer = client.ask("OffsetDelete", 0, group_id="g", topics=[wanted])
     assert [each.error_code for each in answer.topics[0].partitions] == [0, 3]
     assert client.ask("OffsetDelete", 0, group_id="absent", topics=[wanted]).error_code == 69
+
+
+def test_the_last_offset_of_a_group_is_deleted_before_a_topic_without_offsets(client, topic):
+    topic.alter_group_offsets("g", {T0: OffsetAndMetadata(4, "", -1)})
+    topic.create_topics([NewTopic("without")])
+    partition = _Delete.OffsetDeleteRequestPartition(partition_index=0)
+    topics = [
+        _Delete.OffsetDeleteRequestTopic(name=name, partitions=[partition])
+        for name in ("t", "unknown", "without")
+    ]
+    answer = client.ask("OffsetDelete", 0, group_id="g", topics=topics)
+    assert answer.error_code == 0
+    assert [each.partitions[0].error_code for each in answer.topics] == [0, 3, 0]
+    assert client.ask("OffsetDelete", 0, group_id="g", topics=topics).error_code == 69
+
+
+def test_a_group_that_never_had_members_has_no_type(client, topic):
+    topic.alter_group_offsets("g", {T0: OffsetAndMetadata(4, "", -1)})
+    (described,) = client.ask("DescribeGroups", 6, groups=["g"]).groups
+    assert (described.error_code, described.group_state) == (0, "Empty")
+    assert (described.protocol_type, described.protocol_data) == ("", "")
 
 
 def test_the_first_group_finalizes_the_feature(gateway):

@@ -101,6 +101,17 @@ def reassign(client, replicas, topic="a", number=0):
     return found.partitions[0].error_code
 
 
+def test_a_replication_factor_that_must_not_change_is_refused_in_kafkas_words(client, root):
+    partition = _Reassign.ReassignablePartition(partition_index=0, replicas=[0, 1])
+    wanted = [_Reassign.ReassignableTopic(name="a", partitions=[partition])]
+    fields = {"topics": wanted, "allow_replication_factor_change": False}
+    (answer,) = client.ask("AlterPartitionReassignments", 1, **fields).responses
+    (found,) = answer.partitions
+    assert found.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+    assert found.error_message == "The replication factor is changed from 1 to 2"
+    assert client.ask("ListPartitionReassignments", 0, topics=None).topics == []
+
+
 def test_partitions_move_between_roots(client, root):
     assert reassign(client, [1]) == 0
     (listed,) = client.ask("ListPartitionReassignments", 0, topics=None).topics

@@ -76,6 +76,15 @@ def test_nothing_is_created_to_validate(gateway, client):
     assert list(gateway.cluster.image().topics()) == []
 
 
+def test_a_config_without_a_value_is_refused_in_kafkas_words(gateway, client):
+    wanted = [new_topic("a", retention_bytes=None, retention_ms="1"), new_topic("b")]
+    answer = client.ask("CreateTopics", 7, topics=wanted)
+    assert codes(answer.topics) == [("a", ErrorCode.INVALID_CONFIG), ("b", 0)]
+    said = answer.topics[0].error_message
+    assert said == "Null value not supported for topic configs: retention.bytes"
+    assert [each.name for each in gateway.cluster.image().topics()] == ["b"]
+
+
 def test_a_topic_that_is_given_twice_is_refused(gateway, client):
     answer = client.ask("CreateTopics", 7, topics=[new_topic("a"), new_topic("a"), new_topic("b")])
     assert codes(answer.topics) == [("a", ErrorCode.INVALID_REQUEST), ("b", 0)]

@@ -171,8 +171,25 @@ def test_producers_of_partitions_are_described(client, root):
     first, second, unknown = topic.partitions
     assert [each.last_sequence for each in first.active_producers] == [0]
     assert [each.coordinator_epoch for each in first.active_producers] == [-1]
+    assert first.active_producers[0].current_txn_start_offset == -1
     assert (second.error_code, second.active_producers) == (0, [])
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_producer_has_the_coordinator_epoch_of_its_marker(client, root):
+    def described():
+        wanted = [_Topic(name="t", partition_indexes=[0])]
+        (topic,) = client.ask("DescribeProducers", 0, topics=wanted).topics
+        (found,) = topic.partitions[0].active_producers
+        return found.coordinator_epoch, found.current_txn_start_offset
+
+    with Producer(root, transactional_id="x") as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"a", partition=0).result(30)
+        assert described() == (-1, 0)
+        producer.commit_transaction()
+        assert described() == (0, -1)
 
 
 # --- offsets -------------------------------------------------------------------------------------

@@ -62,6 +62,7 @@ _NOT_APPLICABLE = {
         "DescribeProducersWithBrokerIdTest.testDescribeProducersFromFollower",
         "RackAwareAutoTopicCreationTest.testAutoCreateTopic",
         "kafka.api.PlaintextAdminIntegrationTest.testCreateDeleteTopics",
+        "kafka.api.PlaintextAdminIntegrationTest.testCreatePartitions",
     ),
     "It asks a broker that does not lead a partition for its producers, and expects an error: "
     "every gateway reads the same log, and answers.": (
@@ -75,6 +76,7 @@ _NOT_APPLICABLE = {
         "ListOffsetsIntegrationTest.testThreeRecordsInOneBatchHavingDifferentCompressionTypeWithServer",
         "ListOffsetsIntegrationTest.testThreeRecordsInSeparateBatchHavingDifferentCompressionTypeWithServer",
         "ProducerSendWhileDeletionTest.testSendWithTopicReassignmentIsMidWay",
+        "kafka.api.PlaintextAdminIntegrationTest.testElectPreferredLeaders",
     ),
     "It sets configs of one group: those of the cluster are for all groups.": (
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym",
@@ -88,6 +90,7 @@ _NOT_APPLICABLE = {
     "group does not exist. Kafka forgets it, too, within ten minutes.": (
         "PlaintextConsumerTest.testAsyncConsumerCloseLeavesGroupOnInterrupt",
         "PlaintextConsumerTest.testClassicConsumerCloseLeavesGroupOnInterrupt",
+        "kafka.api.PlaintextConsumerTest.testCloseLeavesGroupOnInterrupt",
     ),
     "It expects that a transaction is aborted at its timeout: gateways abort one when it has "
     "blocked readers for this time.": (
@@ -106,11 +109,53 @@ _NOT_APPLICABLE = {
         "kafka.api.PlaintextAdminIntegrationTest.testDescribeAndAlterConfigs",
         "kafka.api.PlaintextAdminIntegrationTest.testDescribeConfigsForLog4jLogLevels",
         "kafka.api.PlaintextAdminIntegrationTest.testIncrementalAlterConfigsForLog4jLogLevels",
+        "kafka.api.PlaintextAdminIntegrationTest.testIncrementalAlterConfigsForLog4jLogLevelsCanSetToRootLogger",
+        "kafka.api.PlaintextAdminIntegrationTest.testIncrementalAlterConfigsForLog4jLogLevelsDoesNotWorkWithInvalidConfigs",
     ),
     "It asks for the topic __consumer_offsets: groups are in no topic.": (
         "ConsumerIntegrationTest.testSingleCoordinatorOwnershipAfterPartitionReassignment",
+        "PlaintextConsumerTest.testAsyncConsumeCoordinatorFailover",
         "PlaintextConsumerTest.testAsyncConsumerListTopics",
+        "PlaintextConsumerTest.testClassicConsumerCoordinatorFailover",
         "PlaintextConsumerTest.testClassicConsumerListTopics",
+        "SaslPlainPlaintextConsumerTest.testAsyncConsumeCoordinatorFailover",
+        "SaslPlainPlaintextConsumerTest.testClassicConsumerCoordinatorFailover",
+        "kafka.api.PlaintextAdminIntegrationTest.testListTopicsWithOptionListInternal",
+    ),
+    "It asks for the topic __transaction_state: transactions are in no topic.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDescribeTransactions",
+    ),
+    "It writes markers into one partition of a hanging transaction: in the log each open "
+    "transaction can be ended as a whole (forceTerminateTransaction).": (
+        "kafka.api.PlaintextAdminIntegrationTest.testAbortTransaction",
+    ),
+    "It expects that a broker that has ended is listed as fenced: a gateway that has ended is not "
+    "listed.": ("kafka.api.PlaintextAdminIntegrationTest.testListNodesWithFencedBroker",),
+    "It sets defaults of topics' configs in the configs of brokers and of the controller.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testCreateTopicsReturnsConfigs",
+    ),
+    "It damages a file in a broker's log directory.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDeleteRecordsAfterCorruptRecords",
+    ),
+    "It asks for a share group (KIP-932).": (
+        "kafka.api.PlaintextAdminIntegrationTest.testShareGroups",
+    ),
+    "It expects the epochs of a group in Kafka 4.3, which begin with 2 (KAFKA-20268): a gateway's "
+    "begin with 1, as in Kafka 4.1.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDescribeGroups",
+    ),
+    "It reads a config of Kafka's topics that has no effect here: it is accepted, and not shown.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testAppendAlreadyExistsConfigsAndSubtractNotExistsConfigs",
+        "kafka.api.PlaintextAdminIntegrationTest.testAppendConfigToEmptyDefaultValue",
+        "kafka.api.PlaintextAdminIntegrationTest.testAppendConfigToExistentValue",
+        "kafka.api.PlaintextAdminIntegrationTest.testValidIncrementalAlterConfigs",
+    ),
+    "It asks for the size of a broker's disk: a root may be in an object store.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDescribeLogDirs",
+    ),
+    "It compares the text of errors: a gateway's names the config that is given twice, and what is "
+    "expected of a value.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testInvalidIncrementalAlterConfigs",
     ),
     "It expects another leader epoch after the end of a broker: the epochs of a log do not change "
     "when another gateway serves it.": ("ConsumerIntegrationTest.testLeaderEpoch",),
@@ -133,7 +178,7 @@ class KafkaClients(JUnitSuite):
     version = _KAFKA
     artifacts = _ARTIFACTS
     test_artifacts = _TESTS
-    patches = ("sparklog.WithoutOffsetsTopic",)
+    patches = ("sparklog.PatchedHarness",)
     tests_in = (("kafka-clients-integration-tests", "org/"), ("kafka_2.13", "kafka/api/"))
     not_applicable: ClassVar[Mapping[str, str]] = {
         test: reason for reason, tests in _NOT_APPLICABLE.items() for test in tests

@@ -97,11 +97,6 @@ DIFFERENCES = (
         "kafka-configs: all broker configs",
     ),
     Difference(
-        "The start of a transaction that has ended is not kept.",
-        r"(?<=CompleteCommit 0 )(0 0|None None)",
-        "kafka-transactions: list ended transactions",
-    ),
-    Difference(
         "A gateway has the features that clients look at, and none of KRaft, share groups and "
         "eligible leader replicas.",
         r"^Feature: (eligible|kraft|metadata|share)\..*\n|Epoch: \d+",

@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Properties;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
@@ -22,10 +23,13 @@ import kafka.server.ControllerServer;
 import kafka.server.KafkaBroker;
 import kafka.server.KafkaConfig;
 
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBindingFilter;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.MetadataRequest;
@@ -148,6 +152,20 @@ public final class GatewayCluster implements ClusterInstance {
         }
     }
 
+    /** Returns the configs that a topic has by itself. */
+    Properties topicConfig(String topic) {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
+        Properties found = new Properties();
+        try (Admin admin = admin()) {
+            admin.describeConfigs(Set.of(resource)).all().get().get(resource).entries().stream()
+                .filter(each -> each.source() == ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG)
+                .forEach(each -> found.put(each.name(), each.value()));
+        } catch (ExecutionException | InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+        return found;
+    }
+
     boolean isAlive(int id) {
         return pids.containsKey(id);
     }
@@ -162,7 +180,8 @@ public final class GatewayCluster implements ClusterInstance {
 
     private List<String> arguments(int id) {
         Map<String, String> settings = new TreeMap<>(Map.of(
-            "broker.id", String.valueOf(id), "broker.join.delay.ms", "0", "broker.heartbeat.interval.ms", "250"));
+            "broker.id", String.valueOf(id), "broker.join.delay.ms", "0", "broker.heartbeat.interval.ms", "250",
+            "super.users", "User:ANONYMOUS")); // as at a broker without an authorizer
         settings.putAll(properties.ofGateway(id));
         if (isSasl()) {
             settings.putIfAbsent("sasl.enabled.mechanisms", "PLAIN");

@@ -19,16 +19,18 @@ import org.apache.kafka.metadata.MetadataCache;
 
 /** What a gateway says about the cluster, in the place of a broker's {@code MetadataCache}. */
 final class GatewayMetadata {
+    private final GatewayCluster cluster;
     private final MetadataResponse found;
 
-    private GatewayMetadata(MetadataResponse found) {
-        this.found = found;
+    private GatewayMetadata(GatewayCluster cluster, int id) {
+        this.cluster = cluster;
+        this.found = cluster.metadata(id);
     }
 
     static MetadataCache of(GatewayCluster cluster, int id) {
         return (MetadataCache) Proxy.newProxyInstance(
             MetadataCache.class.getClassLoader(), new Class<?>[] {MetadataCache.class},
-            (proxy, method, arguments) -> new GatewayMetadata(cluster.metadata(id)).call(method, arguments));
+            (proxy, method, arguments) -> new GatewayMetadata(cluster, id).call(method, arguments));
     }
 
     private Object call(Method method, Object[] arguments) {
@@ -59,6 +61,8 @@ final class GatewayMetadata {
                 Map<Uuid, String> names = new HashMap<>();
                 found.topicMetadata().forEach(each -> names.put(each.topicId(), each.topic()));
                 return names;
+            case "topicConfig":
+                return cluster.topicConfig((String) arguments[0]);
             case "numPartitions":
                 return topic((String) arguments[0]).map(each -> each.partitionMetadata().size());
             case "getLeaderAndIsr":
