@@ -9,12 +9,14 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars, find_java
+
+_T = TypeVar("_T")
 
 CONNECT_ARTIFACTS = (
     *(
@@ -226,8 +228,9 @@ class DistributedWorker(ConnectProcess):
                 refusals.append(error)
             return None
 
-        (answer,) = self.wait_for(asked, lambda: f"{method} {path}: {refusals[-1]}")
-        return answer
+        answer = self.wait_for(asked, lambda: f"{method} {path}: {refusals[-1]}")
+        assert answer is not None
+        return answer[0]
 
     def put(self, connector: str, config: Mapping[str, object]) -> None:
         """Create a connector, or give it another config."""
@@ -274,7 +277,12 @@ class DistributedWorker(ConnectProcess):
             each["trace"] for each in (status["connector"], *status["tasks"]) if "trace" in each
         ]
 
-    def wait_for(self, condition: Any, complaint: Any, timeout_s: float = PATIENCE_S) -> Any:
+    def wait_for(
+        self,
+        condition: Callable[[], _T],
+        complaint: str | Callable[[], str],
+        timeout_s: float = PATIENCE_S,
+    ) -> _T:
         """Return the value of a condition when it is true.
 
         Args:
@@ -288,7 +296,7 @@ class DistributedWorker(ConnectProcess):
         deadline_s = time.monotonic() + timeout_s
         while not (found := condition()):
             if time.monotonic() > deadline_s or not self.is_alive:
-                said = complaint() if callable(complaint) else complaint
+                said = complaint if isinstance(complaint, str) else complaint()
                 ended = "" if self.is_alive else " and the worker has ended"
                 raise TimeoutError(f"{said}{ended}; its log ends:\n{self.last_log_lines()}")
             time.sleep(0.1)
@@ -296,9 +304,10 @@ class DistributedWorker(ConnectProcess):
 
 
 def worker_settings(bootstrap_servers: str, port: int) -> dict[str, object]:
-    """Return the settings of a distributed worker that has no gateway or broker but one.
+    """Return the settings of a distributed worker, with strings as keys and values of records.
 
-    A worker that is lost is replaced soon: Kafka's default waits five minutes for it.
+    The tasks of a worker that is lost move to others after two seconds; Kafka's default is five
+    minutes.
     """
     return {
         "bootstrap.servers": bootstrap_servers,

@@ -1,5 +1,6 @@
 """The pages that compare spark-log with Kafka and its connector name tests that exist."""
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -56,6 +57,17 @@ def missing(page: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES)
 def test_each_named_test_exists(page):
     assert list(missing(page)) == []
+
+
+def test_each_named_test_of_sparks_connector_has_passed_through_a_gateway():
+    """What a source in Python cannot do is documented as done by the connector."""
+    page = ROOT.joinpath("docs/internals/kafka-connector-parity.md").read_text("utf-8")
+    _, _, section = page.partition("## Through the gateway")
+    named = re.findall(r"`([\w.]+Suite\w*: [^`]+)`", section)
+    results = json.loads(ROOT.joinpath("tests/gateway/suites/results.json").read_text("utf-8"))
+    passed = set(results["spark-kafka-tests"]["passed"])
+    assert len(named) > 20
+    assert [each for each in named if each not in passed] == []
 
 
 def test_a_name_without_a_test_is_found(tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from spark_log import Admin, ConfigResource, ConfigResourceType
 from tests.gateway.processes import free_port
 from tests.gateway.suites import __main__ as suites
 from tests.gateway.suites.kafka_clients import gateway_host
+from tests.gateway.suites.kafka_connect.connect_suite import KafkaConnect
 from tests.gateway.suites.kafka_streams.suite import KafkaStreams
 from tests.gateway.suites.kafka_tools.tool_runner import ToolResult
 from tests.gateway.suites.kafka_tools.tools import Tools
@@ -106,11 +107,14 @@ def test_a_host_starts_gateways_of_a_root_and_ends_them(tmp_path):
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        stdin, stdout = process.stdin, process.stdout
 
         def ask(**request):
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
+            stdin.write(json.dumps(request) + "\n")
+            stdin.flush()
+            return json.loads(stdout.readline())
 
         settings = {"group.max.size": "3"}
         assert ask(prepare={"root": root, "brokers": 2, "cluster": settings}) == {}
@@ -126,7 +130,7 @@ def test_a_host_starts_gateways_of_a_root_and_ends_them(tmp_path):
         first, second = started["pids"]
         assert ask(end=first, signal=signal.SIGTERM) == {}
         assert "root" in ask(prepare={"root": 7, "brokers": 1, "cluster": {}})["error"]
-        process.stdin.close()
+        stdin.close()
     assert not any(Path(f"/proc/{pid}").exists() for pid in (first, second))
     described = Admin(root).describe_configs([ConfigResource(ConfigResourceType.BROKER, "")])
     assert described["broker"][""]["group.max.size"].value == "3"
@@ -198,4 +202,12 @@ def test_kafka_streams_restores_its_state_from_changelogs_that_were_compacted():
 def test_sparks_connector_and_ours_read_the_same_rows():
     results = list(suites.results_of(SparkKafka()))
     assert len(results) > 50
+    assert [each for each in results if each.outcome is not Outcome.PASSED] == []
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Maven is not installed")
+def test_a_distributed_worker_has_its_topics_offsets_and_connectors():
+    results = list(suites.results_of(KafkaConnect(), "^(internal|file|offsets|records|sink with)"))
+    assert len(results) == 6
     assert [each for each in results if each.outcome is not Outcome.PASSED] == []

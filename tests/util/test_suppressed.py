@@ -123,7 +123,7 @@ SILENT = {
         "cli/options/completion.py",
         "Exception",
     ): "what is printed would stand in the user's command line",
-    ("cli/options/gateway.py", "OSError"): "what is no address is the name of a host",
+    ("cli/options/gateway.py", "OSError"): "the text is no address: it is the name of a host",
     ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",

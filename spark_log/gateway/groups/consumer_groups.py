@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from spark_log.coordinator import (
     update_consumer_topics,
 )
 from spark_log.errors import CommitFailedError, IllegalGenerationError, SparkLogError
+from spark_log.gateway.groups.classic_decisions import MemberIdentity
 from spark_log.gateway.groups.consumer_heartbeat import (
     FENCING,
     JOIN_EPOCH,
@@ -51,7 +52,11 @@ from spark_log.gateway.groups.coordinated_consumer_group import (
     DecideGroup,
 )
 from spark_log.gateway.groups.coordinated_group import ForeignMembersError, GroupLostError
-from spark_log.gateway.groups.group_coordinators import RunBlocking, check_coordinator
+from spark_log.gateway.groups.group_coordinators import (
+    GroupRefusedError,
+    RunBlocking,
+    check_coordinator,
+)
 from spark_log.gateway.groups.group_state import GroupError
 from spark_log.gateway.groups.group_timers import (
     CallLater,
@@ -225,6 +230,47 @@ class ConsumerGroups:
                 return self._answer(group_id, entry, request)
         except RefusedError as refused:
             return ConsumerHeartbeatAnswer(refused.error, refused.message)
+
+    async def remove(
+        self, group_id: str, identities: Sequence[MemberIdentity]
+    ) -> tuple[GroupError, ...]:
+        """Remove members for an administrator, and return for each why it was not removed.
+
+        As in Kafka's ``consumerGroupLeave``, a static member is named by its instance id, and its
+        member id may be left out. The others have their partitions at once: a removed member is
+        fenced at its next heartbeat.
+
+        Raises:
+            GroupRefusedError: the group cannot be used here.
+        """
+        try:
+            async with _Use(self, group_id) as entry:
+                return tuple(
+                    [await self._remove_named(group_id, entry, each) for each in identities]
+                )
+        except RefusedError as refused:
+            if refused.error is not GroupError.GROUP_ID_NOT_FOUND:
+                raise GroupRefusedError(refused.error) from None
+            return (GroupError.UNKNOWN_MEMBER_ID,) * len(identities)  # it is a classic group
+
+    async def _remove_named(
+        self, group_id: str, entry: _Entry, identity: MemberIdentity
+    ) -> GroupError:
+        members = {} if entry.group is None else entry.group.members  # none is left
+        name = identity.member_id
+        if identity.instance_id is not None:
+            found = [
+                each.member_id
+                for each in members.values()
+                if each.instance_id == identity.instance_id
+            ]
+            if found and name not in ("", *found):
+                return GroupError.FENCED_INSTANCE_ID
+            name = found[0] if found else ""
+        if name not in members:
+            return GroupError.UNKNOWN_MEMBER_ID
+        await self._remove(group_id, entry, name, "removal by an administrator")
+        return GroupError.NONE
 
     async def check_member(
         self, group_id: str, member_id: str, epoch: int, instance_id: str | None = None

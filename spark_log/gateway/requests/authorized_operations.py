@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 _READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE, _CLUSTER_ACTION = range(3, 10)
 _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = range(10, 13)
@@ -23,3 +23,10 @@ CLUSTER_OPERATIONS: Final = _bits(
     *(_DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE),
 )
 GROUP_OPERATIONS: Final = _bits(_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS)
+
+
+def with_operations(described: Any, request: Any) -> Any:
+    """Return a group's description, with the operations if the request asks for them."""
+    if request.include_authorized_operations and not described.error_code:
+        described.authorized_operations = GROUP_OPERATIONS
+    return described

@@ -11,6 +11,7 @@ from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.authorized_operations import with_operations
 from spark_log.types import TopicPartition
 
 API = Api(69, "ConsumerGroupDescribe", 0, 1)
@@ -23,7 +24,11 @@ _CONSUMER_MEMBER = 1
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
     """Answer with what the groups' logs have; any gateway can."""
     return await gateway.run_blocking(
-        lambda: _Response(groups=[_described(gateway, each) for each in request.group_ids])
+        lambda: _Response(
+            groups=[
+                with_operations(_described(gateway, each), request) for each in request.group_ids
+            ]
+        )
     )
 
 

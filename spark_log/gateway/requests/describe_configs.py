@@ -12,6 +12,7 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 from spark_log.gateway.requests.config_codes import config_source, config_type
+from spark_log.metadata import INTERNAL_TOPICS, validate_topic_name
 from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, ConfigSynonym
 
 API = Api(32, "DescribeConfigs", 1, 4)
@@ -85,6 +86,8 @@ def _describe(gateway: Gateway, request: Any, resource: Any) -> Any:
 
 
 def _topic_entries(gateway: Gateway, name: str) -> Collection[ConfigEntry]:
+    if name not in INTERNAL_TOPICS:
+        validate_topic_name(name)  # as in Kafka, an illegal name is no unknown topic
     resource = ConfigResource(ConfigResourceType.TOPIC, name)
     found: Mapping[str, ConfigEntry] = gateway.admin.describe_configs([resource])["topic"][name]
     return found.values()

@@ -18,6 +18,7 @@ from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
+from spark_log.gateway.requests.authorized_operations import with_operations
 
 API = Api(15, "DescribeGroups", 0, 6)
 
@@ -29,7 +30,10 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     """Answer with what the groups' logs have; any gateway can."""
     return await gateway.run_blocking(
         lambda: _Response(
-            groups=[_described(gateway, each, context.api_version) for each in request.groups]
+            groups=[
+                with_operations(_described(gateway, each, context.api_version), request)
+                for each in request.groups
+            ]
         )
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.gateway import Gateway
-from spark_log.gateway.groups import GroupRefusedError, MemberIdentity
+from spark_log.gateway.groups import GroupError, GroupRefusedError, MemberIdentity
 from spark_log.gateway.protocol import message_class
 from spark_log.gateway.request import Api, RequestContext
 
@@ -30,11 +31,11 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     if context.api_version < 3:
         identities = [MemberIdentity(request.member_id)]
     try:
-        answer = await gateway.groups.leave(request.group_id, identities)
+        errors = await _leave(gateway, request.group_id, identities)
     except GroupRefusedError as refused:
         return _error(request, refused.error, "")
     if context.api_version < 3:
-        return _Response(error_code=answer.errors[0])
+        return _Response(error_code=errors[0])
     return _Response(
         members=[
             _Response.MemberResponse(
@@ -42,6 +43,20 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
                 group_instance_id=identity.instance_id,
                 error_code=error,
             )
-            for identity, error in zip(identities, answer.errors, strict=True)
+            for identity, error in zip(identities, errors, strict=True)
         ]
     )
+
+
+async def _leave(
+    gateway: Gateway, group_id: str, identities: Sequence[MemberIdentity]
+) -> Sequence[GroupError]:
+    """Let members leave the classic group, or that of the consumer protocol, that has this id.
+
+    Members of the latter do not send this request; admin clients do, to remove them.
+    """
+    if not gateway.consumer_groups.has_loaded(group_id):
+        errors = (await gateway.groups.leave(group_id, identities)).errors
+        if any(each is not GroupError.UNKNOWN_MEMBER_ID for each in errors):
+            return errors
+    return await gateway.consumer_groups.remove(group_id, identities)

@@ -152,7 +152,7 @@ async def _report_load(server: GatewayServer, driver: socket.socket) -> None:
         await asyncio.sleep(_REPORT_INTERVAL_S)
         times.append((loop.time(), time.process_time()))
         (began_s, cpu_began_s), (now_s, cpu_s) = times[0], times[-1]
-        report = {
+        report: dict[str, object] = {
             "load": round((cpu_s - cpu_began_s) / (now_s - began_s), 4),
             "connections": len(server.connections),
             "bytes": server.received_bytes + server.sent_bytes,

@@ -35,6 +35,8 @@ class ProducerState:
 
     Attributes:
         transactions: the open transactions of the producers, and the aborted ones.
+        compaction_generation: the newest compaction of the listing that the state is replayed on;
+            None before that.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class ProducerState:
             transactions: the transactions at this offset; None for none.
         """
         self.transactions = TransactionIndex(offset) if transactions is None else transactions
+        self.compaction_generation: int | None = None
         self._entries = dict(entries)
         self._most_entries = 0
         self.accept_size()

@@ -82,9 +82,16 @@ class CommittedTailView(LogCache):
 
         The returned view is newer than the given one if the log was rewritten meanwhile.
         """
-        self._state, view = self._snapshots.transactions(view, self._state)
+        state, view = self._snapshots.transactions(view, self._state)
+        self._set_state(state)
         compact_aborted(self.index, view)
         return self.index, view
+
+    def _set_state(self, state: ProducerState) -> None:
+        """Continue with a state; a new one does not know records that are held, and may be gone."""
+        if state is not self._state:
+            self._let_go()
+        self._state = state
 
     # --- following -------------------------------------------------------------------------------
 
@@ -96,7 +103,7 @@ class CommittedTailView(LogCache):
         self._tail = None
         observed, last = self._directory.observe_and_open()
         state, view = self._snapshots.initial_state(observed, self._state)
-        self._state = state
+        self._set_state(state)
         is_followed = state.transactions.is_complete and state.offset <= view.log_end_offset
         if self._is_doubted or not is_followed:
             _, view = self.load(view)

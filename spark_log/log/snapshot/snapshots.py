@@ -218,11 +218,20 @@ class Snapshots(LogCache):
     ) -> tuple[ProducerState, LogView]:
         """Return the state to replay a view on: the given one, or that of the newest snapshot.
 
+        A state with open transactions is not continued after a compaction. It may have removed a
+        marker that the state lacks, with the records of its transaction; a later marker of the
+        producer would decide both.
+
         If no valid snapshot covers the log start offset, the producers of deleted records are
         unknown, as in Kafka (``ProducerStateManager.loadFromSnapshot``). They cannot be
         distinguished from new producers, so their appends are accepted, and a warning is counted
         and logged.
         """
+        if state is not None and (
+            state.transactions.first_open is not None
+            and state.compaction_generation != view.live.compaction_generation
+        ):
+            state = None
         if state is not None and state.is_overgrown:
             newest = self.newest(view)
             if newest is not None and newest.offset >= view.log_start_offset:
@@ -246,6 +255,7 @@ class Snapshots(LogCache):
                 state = ProducerState(snapshot.offset, known.entries(), known.transactions.copy())
             elif start:
                 self._warn_of_unknown_producers(start)
+        state.compaction_generation = view.live.compaction_generation
         return state, view
 
     def producers(

@@ -13,7 +13,7 @@ from typing import IO, Self
 
 import pyspark
 
-_START_S = 60
+_START_S = 120
 
 
 class StandaloneCluster:

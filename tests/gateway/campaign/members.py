@@ -180,7 +180,9 @@ class PythonMember(Member):
                 member.note("assigned", found)
 
             def on_partitions_revoked(self, revoked):
-                member.note("revoked", [TopicPartition(*each) for each in revoked])
+                # It is called before the member asks to join again, and so before it learns that
+                # it had expired: nobody can tell whether the partitions were still its own.
+                member.note("lost", [TopicPartition(*each) for each in revoked])
 
             def on_partitions_lost(self, lost):
                 member.note("lost", [TopicPartition(*each) for each in lost])

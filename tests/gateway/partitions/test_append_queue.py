@@ -90,7 +90,7 @@ def test_an_unexpected_error_after_an_append_is_logged_and_the_next_batches_are_
 def test_a_batch_that_an_append_forgot_is_an_error_of_its_append_and_of_no_other():
     async def test():
         appends = Appends()
-        appended = []
+        appended: list[object] = []
 
         async def append(produced):
             await appends.may_end.acquire()

@@ -239,3 +239,18 @@ def test_the_old_request_replaces_all_configs_of_a_resource(gateway, client, ver
     ]
     assert overrides(gateway) == {"segment.ms": "77"}
     assert overrides(gateway, "b") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("absent", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("__consumer_offsets", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+)
+def test_configs_of_a_topic_that_cannot_exist_are_told_from_those_of_an_absent_one(
+    client, name, code
+):
+    assert describe(client, TOPIC, name).error_code == code

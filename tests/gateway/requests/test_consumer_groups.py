@@ -16,6 +16,7 @@ _Heartbeat = message_class("ConsumerGroupHeartbeatRequest")
 _Commit = message_class("OffsetCommitRequest")
 _Fetch = message_class("OffsetFetchRequest")
 _Join = message_class("JoinGroupRequest")
+_Leave = message_class("LeaveGroupRequest")
 
 
 @pytest.fixture
@@ -370,6 +371,29 @@ def test_another_gateway_continues_and_the_late_one_has_lost_the_group(gateway, 
     )
 
 
+def test_an_administrator_removes_members(gateway, topic_id):
+    first, second = Member(gateway, topic_id, "first"), Member(gateway, topic_id, "second")
+    static = Member(gateway, topic_id, "static", instance_id="i")
+    assert [each.join().error_code for each in (first, second, static)] == [0] * 3
+    named = (("first", None), ("nobody", None), ("other", "i"), ("", "i"), ("", "unknown"))
+    wanted = [_Leave.MemberIdentity(member_id=name, group_instance_id=i) for name, i in named]
+    with gateway.client() as client:
+        answer = client.ask("LeaveGroup", 5, group_id="g", members=wanted)
+        assert answer.error_code == 0
+        assert [GroupError(each.error_code).name for each in answer.members] == [
+            *("NONE", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "NONE", "UNKNOWN_MEMBER_ID")
+        ]
+        assert [each.member_id for each in described(gateway).members] == ["second"]
+        assert first.heartbeat().error_code == GroupError.UNKNOWN_MEMBER_ID
+        last = [_Leave.MemberIdentity(member_id=name) for name in ("second", "second")]
+        answer = client.ask("LeaveGroup", 5, group_id="g", members=last)
+        assert [each.error_code for each in answer.members] == [0, GroupError.UNKNOWN_MEMBER_ID]
+
+
 def described(gateway):
     with gateway.client() as client:
-        return client.ask("ConsumerGroupDescribe", 1, group_ids=["g"]).groups[0]
+        (found,) = client.ask(
+            "ConsumerGroupDescribe", 1, group_ids=["g"], include_authorized_operations=True
+        ).groups
+    assert found.error_code or found.authorized_operations == 3400  # Kafka's without ACLs
+    return found

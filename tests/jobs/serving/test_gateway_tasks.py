@@ -5,6 +5,7 @@ import socket
 import threading
 from collections import deque
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -62,7 +63,7 @@ class Task:
     def __init__(self, driver, secret):
         self._driver = driver
         self._secret = secret
-        self.loads = {number: deque() for number in range(5)}
+        self.loads: dict[int, deque[float]] = {number: deque() for number in range(5)}
         self.drained = []
 
     def serve(self, number):
@@ -91,8 +92,8 @@ def world():
     def serving(cores, count, clock=None):
         executors = Executors(cores)
         found = GatewayTasks(
-            SimpleNamespace(sparkContext=executors),
-            new_task,
+            cast(Any, SimpleNamespace(sparkContext=executors)),
+            cast(Any, new_task),
             count,
             on_serving=lambda gateway: served.append(gateway.number),
             on_failed=lambda number, error: failed.append((number, error)),
@@ -100,7 +101,8 @@ def world():
         )
         return found, tasks[0], executors
 
-    served, failed = [], []
+    served: list[int] = []
+    failed: list[tuple[int, Exception]] = []
     yield SimpleNamespace(start=serving, served=served)
     assert not failed
 

@@ -458,3 +458,37 @@ def test_a_reader_of_older_segments_leaves_out_what_a_compaction_removes_meanwhi
     found = values_of(reader.scan(0, None, isolation_level="read_committed"))
     assert [offset for offset, _ in found] == [0, 4, 5]
     assert log.keys() == [b"1", b"4"], "the compaction has removed the aborted records"
+
+
+@pytest.mark.parametrize("decide", ["commit", "abort"])
+@pytest.mark.parametrize("goes_on", [True, False], ids=["goes-on", "ends"])
+def test_a_reader_that_stood_still_while_markers_were_removed(log, decide, goes_on):
+    """It has held records of an open transaction back, and the next marker is not their one."""
+    log.plain(b"0")
+    log.send(1, b"1", b"2")
+    reader = open_log(log.store, clock=log.clock, cleanup_policy="compact")
+    position, found = 0, []
+
+    def read():
+        nonlocal position
+        for batch, following in reader.stream(position, isolation_level="read_committed"):
+            position = following
+            if batch is not None and not batch.is_control:
+                found.extend(batch.offsets().tolist())
+
+    read()
+    assert found == [0]
+    getattr(log, decide)(1, epoch=1)
+    if goes_on:
+        log.send(1, b"3", epoch=1)
+        log.commit(1, epoch=2)
+    log.plain(b"1", b"2", b"0")
+    for after_ms in (SETTLED_MS, RETENTION_MS, RETENTION_MS):
+        log.clean(after_ms)
+    log.log.snapshots.write()
+    fresh = open_log(log.store, clock=log.clock, cleanup_policy="compact")
+    expected = values_of(fresh.scan(0, None, isolation_level="read_committed"))
+    found.clear()
+    read()
+    assert found == [offset for offset, _ in expected]
+    assert (3 in log.offsets()) is not goes_on, "the marker was removed"

@@ -83,12 +83,17 @@ class _TakesAbortedOffsets(Transactions):
     """Commits the offsets of an aborted transaction, too."""
 
     def end(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, *, is_committed: bool
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        is_committed: bool,
+        check: Callable[[], None] | None = None,
     ) -> ProducerIdAndEpoch:
         with self._coordinator(transactional_id) as coordinator:
             participants = coordinator.state.participants.values()
             sent = [each for participant in participants for each in participant.offsets]
-        following = super().end(transactional_id, producer, is_committed=is_committed)
+        following = super().end(transactional_id, producer, is_committed=is_committed, check=check)
         if sent and not is_committed:
             _commit_now(self._cluster, ConsumerGroupMetadata("group", 0, "", None), sent)
         return following

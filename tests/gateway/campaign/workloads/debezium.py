@@ -15,6 +15,7 @@ from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from tests.faults.schedule import Schedule
 from tests.gateway.campaign.client import REQUEST_TIMEOUT_MS, SETTLE_S
 from tests.gateway.campaign.producers import TRANSACTION_TIMEOUT_MS
+from tests.gateway.campaign.readers import text
 from tests.gateway.campaign.topics import CONFIGS
 from tests.gateway.campaign.workloads.workload import Blow, Workload
 from tests.gateway.connect.debezium import JSON_SETTINGS, connector_config, debezium_plugins
@@ -206,7 +207,7 @@ class DebeziumSource(Workload):
     def _read(self) -> None:
         for records in self._reader.poll(timeout_ms=100).values():
             for each in records:
-                row = json.loads(str(each.value, "utf-8"))["after"]
+                row = json.loads(text(each.value))["after"]
                 self._versions[row["id"]].append(row["version"])
 
     def end(self) -> None:

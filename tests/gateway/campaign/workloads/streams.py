@@ -14,6 +14,7 @@ from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from tests.faults.schedule import Schedule
 from tests.gateway.campaign.client import REQUEST_TIMEOUT_MS
 from tests.gateway.campaign.producers import TRANSACTION_TIMEOUT_MS, EventProducer, RdkafkaProducer
+from tests.gateway.campaign.readers import text
 from tests.gateway.campaign.topics import CONFIGS, LINES, partitions_of
 from tests.gateway.campaign.workloads.workload import Blow, Workload
 from tests.gateway.suites.kafka_streams.results import check_word_count
@@ -134,7 +135,7 @@ class WordCount(Workload):
         if self._lines is None:  # the producer has ended
             self._lines = self._read_lines()
         for records in self._reader.poll(timeout_ms=100).values():
-            self._found += [(str(each.key, "utf-8"), str(each.value, "utf-8")) for each in records]
+            self._found += [(text(each.key), text(each.value)) for each in records]
         return sum(len(line.split(" ")) for line in self._lines) - len(self._found)
 
     def _read_lines(self) -> list[str]:
@@ -150,7 +151,7 @@ class WordCount(Workload):
             ends = consumer.end_offsets(partitions)
             while any(consumer.position(each) < end for each, end in ends.items()):
                 for records in consumer.poll(timeout_ms=300).values():
-                    found += [str(each.value, "utf-8") for each in records]
+                    found += [text(each.value) for each in records]
         return found
 
     def end(self) -> None:

@@ -61,6 +61,7 @@ _NOT_APPLICABLE = {
         "AutoTopicCreationTest.testAutoCreateTopicWithMixedConfig",
         "DescribeProducersWithBrokerIdTest.testDescribeProducersFromFollower",
         "RackAwareAutoTopicCreationTest.testAutoCreateTopic",
+        "kafka.api.PlaintextAdminIntegrationTest.testCreateDeleteTopics",
     ),
     "It asks a broker that does not lead a partition for its producers, and expects an error: "
     "every gateway reads the same log, and answers.": (
@@ -88,10 +89,23 @@ _NOT_APPLICABLE = {
         "PlaintextConsumerTest.testAsyncConsumerCloseLeavesGroupOnInterrupt",
         "PlaintextConsumerTest.testClassicConsumerCloseLeavesGroupOnInterrupt",
     ),
-    "It expects that a transaction is aborted at its timeout: gateways abort one when it has blocked "
-    "readers for this time.": ("kafka.api.TransactionsTest.testFencingOnTransactionExpiration",),
+    "It expects that a transaction is aborted at its timeout: gateways abort one when it has "
+    "blocked readers for this time.": (
+        "kafka.api.TransactionsTest.testFencingOnTransactionExpiration",
+    ),
     "It expects that a partition loses a replica with a broker: gateways hold no replicas.": (
         "ProducerFailureHandlingTest.testNotEnoughReplicasAfterBrokerShutdown",
+    ),
+    "It moves replicas between directories of brokers.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testLongTopicNames",
+    ),
+    "It has members of both protocols in one group: a group has those of one.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testConsumerGroupWithMemberMigration",
+    ),
+    "It compares the configs of a broker with all of Kafka's, or with its loggers.": (
+        "kafka.api.PlaintextAdminIntegrationTest.testDescribeAndAlterConfigs",
+        "kafka.api.PlaintextAdminIntegrationTest.testDescribeConfigsForLog4jLogLevels",
+        "kafka.api.PlaintextAdminIntegrationTest.testIncrementalAlterConfigsForLog4jLogLevels",
     ),
     "It asks for the topic __consumer_offsets: groups are in no topic.": (
         "ConsumerIntegrationTest.testSingleCoordinatorOwnershipAfterPartitionReassignment",

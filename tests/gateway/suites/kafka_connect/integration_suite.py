@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from tests.gateway.suites.kafka_clients.junit_suite import JUnitSuite
 
 _KAFKA = "4.3.1"  # the tests of 4.1 use a jar that is not in Maven's repository
 _JAVA = Path(__file__).with_name("java")
+_REPLICAS = (
+    "It counts replicas in the metadata: clients see one replica of each partition, its gateway."
+)
+_DEFAULTS = "It has a default of topics' configs (log.cleanup.policy) in the brokers' properties."
 
 
 class KafkaConnectTests(JUnitSuite):
@@ -17,6 +23,16 @@ class KafkaConnectTests(JUnitSuite):
     client = "Kafka's integration tests of Connect and MirrorMaker (Java)"
     version = _KAFKA
     heap = "700m"
+    not_applicable: ClassVar[Mapping[str, str]] = {
+        "InternalTopicsIntegrationTest.testCreateInternalTopicsWithDefaultSettings": _REPLICAS,
+        "InternalTopicsIntegrationTest.testCreateInternalTopicsWithFewerReplicasThanBrokers": (
+            _REPLICAS
+        ),
+        "InternalTopicsIntegrationTest."
+        "testStartWhenInternalTopicsCreatedManuallyWithCompactForBrokersDefaultCleanupPolicy": (
+            _DEFAULTS
+        ),
+    }
     artifacts = (
         f"org.apache.kafka:kafka-test-common-runtime:{_KAFKA}",
         f"org.apache.kafka:kafka-test-common-internal-api:{_KAFKA}",

@@ -101,13 +101,19 @@ def _wait_for(process: ConnectProcess, condition: Callable[[], Any], complaint: 
         raise AssertionError(f"{error}; its log ends:\n{process.last_log_lines()}") from None
 
 
+@dataclass(frozen=True)
 class Mirrored:
-    """A broker of Kafka and the gateways, and a MirrorMaker that copies from each to the other."""
+    """A broker of Kafka and the gateways, and a MirrorMaker that copies from each to the other.
 
-    def __init__(self, into: Flow, back: Flow, process: ConnectProcess) -> None:
-        self.into = into
-        self.back = back
-        self.process = process
+    Attributes:
+        into: the direction from Kafka to the gateways.
+        back: the way back.
+        process: MirrorMaker.
+    """
+
+    into: Flow
+    back: Flow
+    process: ConnectProcess
 
 
 @contextmanager
@@ -119,7 +125,7 @@ def mirrored(place: Place) -> Iterator[Mirrored]:
         settings = mirror_settings(clusters, {"kafka": "log", "log": "kafka"})
         flows = Flow("kafka", "log", kafka, log), Flow("log", "kafka", log, kafka)
         for flow in flows:
-            flow.read.create(f"flights-{flow.source}", 3, {"retention.ms": "86400000"})
+            flow.read.create(f"flights-{flow.source}", 3, {"retention.ms": "-1"})  # old records
         with mirror_maker(place.folder, "mirror-both", settings) as process:
             yield Mirrored(*flows, process)
 

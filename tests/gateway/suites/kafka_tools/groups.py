@@ -157,7 +157,7 @@ def unknown_group(tools: Tools) -> None:
 
 
 def _reset(tools: Tools, *how: object, topic: str, status: int = 0, says: str = "") -> None:
-    target = ("--group", _group(tools), "--topic", topic, "--timeout", 3000)
+    target = ("--group", _group(tools), "--topic", topic)
     reset = ("--reset-offsets", *how, "--execute")
     tools.run(_TOOL, *target, *reset, status=status, says=says, is_sorted=True)
 
@@ -250,7 +250,7 @@ def reset_from_a_file(tools: Tools) -> None:
 def reset_of_what_does_not_exist(tools: Tools) -> None:
     topic = tools.topic()
     _reset(tools, "--to-latest", topic=f"{tools.prefix}-nothing", says="UnknownTopic")
-    _reset(tools, "--to-latest", topic=f"{topic}:7", says="Timeout")
+    _reset(tools, "--to-latest", "--timeout", 3000, topic=f"{topic}:7", says="Timeout")
     tools.run(_TOOL, "--reset-offsets", "--group", _group(tools), "--to-latest", status=1)
     tools.run(_TOOL, "--reset-offsets", "--all-topics", "--to-latest", status=1)
     _reset(tools, "--to-offset", "x", topic=topic, says="Error")

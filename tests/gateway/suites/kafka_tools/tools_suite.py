@@ -58,8 +58,9 @@ class KafkaTools(Suite):
             settings = {"group.initial.rebalance.delay.ms": "0"}  # as at the gateway
             broker = stack.enter_context(KafkaBroker(beside, settings=settings))
             addresses = (broker.bootstrap_servers, gateways.addresses[0])
+            threads = stack.enter_context(ThreadPoolExecutor(len(addresses)))
+            # They end before the threads, which may wait for them when the run is interrupted.
             servers = [(each, stack.enter_context(ToolRunner(folder))) for each in addresses]
-            threads = stack.enter_context(ThreadPoolExecutor(len(servers)))
             for test, scenario in SCENARIOS.items():
                 if not selected(test):
                     continue

@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> None:
             known = {name: settings[name] for name in _OF_GATEWAYS if name in settings}
             running = stack.enter_context(running_gateways(root, count, known))
         else:
+            settings.pop("log.segment.bytes", None)  # 70 bytes, but Kafka 4 wants a MiB
             running = stack.enter_context(running_kafka(root, settings=_OF_KAFKA | settings))
         _say(running.bootstrap_servers)
         if count and _CHECK_INTERVAL in settings:

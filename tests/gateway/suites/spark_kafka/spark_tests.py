@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import shutil
 import sys
 import tempfile
 import zipfile
@@ -169,9 +168,9 @@ def _java(folder: Path, work: Path, count: int) -> list[str]:
     of_spark = Path(pyspark.__file__).parent / "jars"
     class_path = f"{folder / 'tests'}:{jars}/*:{of_spark}/*:{libraries}/*"
     ours = work / "ours"
-    sources = map(str, _HERE.glob("*.java"))
-    javac = shutil.which("javac") or "javac"
-    run_program([javac, "-Xlint:-options", "-d", str(ours), "-cp", class_path, *sources])
+    javac = Path(find_java()).with_name("javac")
+    sources = _HERE.glob("*.java")
+    run_program([javac, "-nowarn", "-d", ours, "-cp", class_path, *sources])
     (work / "log4j2.properties").write_text(_LOG)
     (work / "tmp").mkdir()
     cluster = [sys.executable, "-m", "tests.gateway.suites.spark_kafka.cluster", str(count)]

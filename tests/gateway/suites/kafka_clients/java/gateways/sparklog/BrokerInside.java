@@ -50,7 +50,7 @@ final class BrokerInside {
     }
 
     private static NotApplicable inside(InvocationOnMock call) {
-        return new NotApplicable("It asks for the inside of a broker: " + call.getMock().getClass().getSuperclass().getSimpleName() + "."
+        return new NotApplicable("It asks for the inside of a broker: " + call.getMethod().getDeclaringClass().getSimpleName() + "."
             + call.getMethod().getName() + ".");
     }
 }

@@ -39,6 +39,16 @@ import org.junit.platform.launcher.core.LauncherFactory;
 public final class TestRun implements TestExecutionListener {
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    /** What a gateway says, and a client, to a test that asks for something that it does not have. */
+    private static final Map<String, String> REFUSALS = Map.of(
+        "does not support the STREAMS group protocol", "It asks for a streams group (KIP-1071).",
+        "does not support the share group protocol", "It asks for a share group (KIP-932).",
+        "The node does not support UPDATE_FEATURES", "It changes features of Kafka's brokers.",
+        "configs of the resource type", "It alters configs of groups, loggers or client metrics.",
+        "are given when it starts; alter those", "It alters configs of one broker: those of a gateway are given when it starts.",
+        "quotas are those of client ids alone", "It sets quotas of users: quotas are those of client ids.",
+        "there is no quota", "It sets a quota that the log does not have.");
+
     private final PrintStream out = System.out;
     private final Map<String, Outcome> outcomes = new HashMap<>();
     private TestPlan plan;
@@ -165,6 +175,11 @@ public final class TestRun implements TestExecutionListener {
         }
         StringWriter text = new StringWriter();
         error.printStackTrace(new PrintWriter(text));
+        for (Map.Entry<String, String> each : REFUSALS.entrySet()) {
+            if (text.toString().contains(each.getKey())) {
+                return new Outcome("not applicable", each.getValue());
+            }
+        }
         return new Outcome("failed", text.toString());
     }
 
