@@ -51,7 +51,7 @@ def _compiled(folder: Path, jars: str) -> str:
     """Compile the program beside this file; return the class path with it."""
     javac = Path(find_java()).with_name("javac")
     classes = folder / "classes"
-    source = Path(__file__).parent / "java/org/apache/kafka/streams/tests/EosTest.java"
+    source = Path(__file__).parent / "java/programs/org/apache/kafka/streams/tests/EosTest.java"
     run_program([javac, "-nowarn", "-cp", jars, "-d", classes, source])
     return f"{classes}:{jars}"
 

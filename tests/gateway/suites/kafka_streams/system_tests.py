@@ -194,7 +194,10 @@ def standby(place: Place) -> None:
         f"internal.task.assignor.class={assignor}"
     )
     main = f"{_TESTS}.StreamsStandByReplicaTest"
-    one, two, three = (place.program(each, main, place.properties(each), configs) for each in "123")
+    one, two, three = (
+        place.program(each, main, place.properties(each, application_id="standby"), configs)
+        for each in "123"
+    )
     lines: list[Line] = [(str(number % 6), str(number), None) for number in range(messages)]
     with place.feeding(source, lines, 60):
         for running, starting, ending in (
