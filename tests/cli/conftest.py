@@ -32,6 +32,7 @@ def shell(folder, monkeypatch, capsys):
         capsys.readouterr()
         with typed.open() as file, monkeypatch.context() as patch:
             patch.setattr(sys, "stdin", file)
+            patch.setattr("spark_log.cli.terminal.errors._end_process", sys.exit)
             with pytest.raises(SystemExit) as end:
                 main([str(argument) for argument in argv])
         assert isinstance(end.value.code, int)

@@ -126,11 +126,16 @@ def run(
             print_note(f"{name}: error: {printable(message)}")
     _flush_or_forget()
     if ends_at_once:
-        logging.shutdown()
-        with suppress(OSError):
-            sys.stderr.flush()
-        os._exit(status)
+        _end_process(status)
     sys.exit(status)
+
+
+def _end_process(status: int) -> None:
+    """End the process without the end of its interpreter; what was logged is written before."""
+    logging.shutdown()
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(status)
 
 
 def verdict(error: Exception) -> tuple[int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,6 +39,8 @@ class JUnitSuite(Suite):
         artifacts: the artifacts of the class path, with their dependencies.
         test_artifacts: those that are on the class path without their dependencies.
         tests_in: the jars of ``test_artifacts`` with tests, and the folder of these in the jar.
+        runner: folders with the program that runs the tests, and with JUnit's extensions. They are
+            used with a real Kafka, too.
         sources: folders with classes of ours that come before Kafka's of the same names.
         patches: programs of ours in Java that change classes of the tests: each gets the folder of
             the classes that come first.
@@ -48,6 +51,7 @@ class JUnitSuite(Suite):
     artifacts: ClassVar[Sequence[str]]
     test_artifacts: ClassVar[Sequence[str]]
     tests_in: ClassVar[Sequence[tuple[str, str]]]
+    runner: ClassVar[Sequence[Path]] = (_JAVA / "runner",)
     sources: ClassVar[Sequence[Path]] = (_JAVA / "gateways",)
     patches: ClassVar[Sequence[str]] = ()
     heap: ClassVar[str] = "400m"
@@ -57,7 +61,8 @@ class JUnitSuite(Suite):
         return True
 
     def install(self, folder: Path) -> None:
-        self._compile(folder / "runner", _JAVA / "runner")
+        for each in self.runner:
+            self._compile(folder / "runner", each)
         names = []
         for jar, place in self.tests_in:
             (found,) = self._test_jars().glob(f"{jar}-*-test.jar")
@@ -79,7 +84,7 @@ class JUnitSuite(Suite):
         chosen.write_text("\n".join(wanted.values()))
         classes = beside / "classes"
         # With Kafka the tests start brokers of their own, in the process of the tests.
-        for each in (_JAVA / "runner", *(() if gateways.is_kafka else self.sources)):
+        for each in (*self.runner, *(() if gateways.is_kafka else self.sources)):
             self._compile(classes, each)
         for program in () if gateways.is_kafka else self.patches:
             java = [find_java(), "-cp", f"{classes}:{self._class_path()}"]
@@ -110,6 +115,8 @@ class JUnitSuite(Suite):
         return [*java, "-cp", class_path, "sparklog.TestRun", mode, *arguments]
 
     def _compile(self, target: Path, sources: Path) -> None:
+        if (registered := sources / "META-INF").exists():
+            shutil.copytree(registered, target / registered.name, dirs_exist_ok=True)
         javac = Path(find_java()).with_name("javac")
         options = ["-nowarn", "-cp", f"{target}:{self._class_path()}", "-d", str(target)]
         files = sorted(map(str, sources.rglob("*.java")))

@@ -11,7 +11,7 @@ from typing import ClassVar
 from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars, find_java
 from benchmarks.streams_application import STREAMS_ARTIFACTS
 from tests.gateway.processes import SHORT
-from tests.gateway.suites.kafka_streams import applications, system_tests
+from tests.gateway.suites.kafka_streams import applications, broker_down, system_tests
 from tests.gateway.suites.kafka_streams.place import Place
 from tests.gateway.suites.suite import Gateways, Outcome, Suite, TestResult, run_program
 
@@ -51,7 +51,7 @@ def _compiled(folder: Path, jars: str) -> str:
     """Compile the program beside this file; return the class path with it."""
     javac = Path(find_java()).with_name("javac")
     classes = folder / "classes"
-    source = Path(__file__).parent / "java/org/apache/kafka/streams/tests/EosTest.java"
+    source = Path(__file__).parent / "java/programs/org/apache/kafka/streams/tests/EosTest.java"
     run_program([javac, "-nowarn", "-cp", jars, "-d", classes, source])
     return f"{classes}:{jars}"
 
@@ -126,9 +126,9 @@ def _tests() -> dict[str, Test]:
         "StreamsStandByReplicaTest": system_tests.standby,
         "StaticMemberTestClient": system_tests.static_membership,
         "StreamsNamedRepartitionTest": system_tests.named_repartition,
-        "StreamsBrokerDownResilienceTest": partial(system_tests.broker_down, from_the_start=False),
-        "StreamsBrokerDownResilienceTest[from the start]": partial(
-            system_tests.broker_down, from_the_start=True
-        ),
+        "StreamsBrokerDownResilience.resilient_to_broker_down": broker_down.resilient,
+        "StreamsBrokerDownResilience.runs_with_broker_down_initially": broker_down.down_initially,
+        "StreamsBrokerDownResilience.should_scale_in_while_brokers_down": broker_down.scale_in,
+        "StreamsBrokerDownResilience.should_failover_while_brokers_down": broker_down.failover,
     }
     return found

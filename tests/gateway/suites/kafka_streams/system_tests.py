@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from benchmarks.java_program import JavaProgram
-from tests.gateway.processes import SHORT, GatewayProcess, free_port
+from tests.gateway.suites.kafka_streams.broker_down import CLIENT_SETTINGS
 from tests.gateway.suites.kafka_streams.place import Line, Place, wait_for
-from tests.gateway.suites.suite import Gateways
 from tests.waiting import wait_until
 
 _TESTS = "org.apache.kafka.streams.tests"
@@ -23,12 +22,7 @@ _SMOKE_TOPICS = (
 _EOS_TOPICS = ("data", "echo", "min", "sum", "repartition", "max", "cnt")
 _RUNNING = "REBALANCING -> RUNNING"
 _PROCESSED = "processed [0-9]+ records from topic"
-_UNREACHABLE = "Node may not be available"
 _PATIENCE_S = 480
-_CLIENT_SETTINGS = (  # of BaseStreamsTest.get_configs
-    "consumer.max.poll.interval.ms=50000,producer.retries=2,producer.request.timeout.ms=15000,"
-    "producer.max.block.ms=30000"
-)
 
 
 def smoke(place: Place, guarantee: str, *, crash: bool, strikes: bool = False) -> None:
@@ -190,11 +184,14 @@ def standby(place: Place) -> None:
     place.create_topics({source: 6, **dict.fromkeys(sinks, 1)})
     assignor = "org.apache.kafka.streams.processor.internals.assignment.LegacyStickyTaskAssignor"
     configs = (
-        f"{_CLIENT_SETTINGS},sourceTopic={source},sinkTopic1={sinks[0]},sinkTopic2={sinks[1]},"
+        f"{CLIENT_SETTINGS},sourceTopic={source},sinkTopic1={sinks[0]},sinkTopic2={sinks[1]},"
         f"internal.task.assignor.class={assignor}"
     )
     main = f"{_TESTS}.StreamsStandByReplicaTest"
-    one, two, three = (place.program(each, main, place.properties(each), configs) for each in "123")
+    one, two, three = (
+        place.program(each, main, place.properties(each, application_id="standby"), configs)
+        for each in "123"
+    )
     lines: list[Line] = [(str(number % 6), str(number), None) for number in range(messages)]
     with place.feeding(source, lines, 60):
         for running, starting, ending in (
@@ -243,6 +240,7 @@ def static_membership(place: Place) -> None:
             f"{_TESTS}.StaticMemberTestClient",
             place.properties(
                 each,
+                application_id="static",
                 num_stream_threads=threads,
                 group_instance_id=f"consumer-{each}",
                 session_timeout_ms=60_000,
@@ -290,6 +288,7 @@ def named_repartition(place: Place) -> None:
                 f"{_TESTS}.StreamsNamedRepartitionTest",
                 place.properties(
                     each,
+                    application_id="named",
                     input_topic="inputTopic",
                     aggregation_topic="aggregationTopic",
                     add_operations=str(updated).lower(),
@@ -309,64 +308,6 @@ def named_repartition(place: Place) -> None:
             for each in those:
                 _close(each, "NAMED_REPARTITION_TEST Streams Stopped")
         feeder.is_ending.set()
-
-
-def broker_down(place: Place, *, from_the_start: bool) -> None:
-    """``streams_broker_down_resilience_test``: the only gateway is gone for longer than timeouts.
-
-    Args:
-        place: the place.
-        from_the_start: whether the gateway is gone when the instances start.
-    """
-    root = place.folder / "alone"
-    port = free_port()
-    address = f"127.0.0.1:{port}"
-    gateway = GatewayProcess(str(root), SHORT, address)
-    alone = Place(Gateways(root, (address,)), place.class_path, place.folder / "place-alone")
-    try:
-        alone.create_topics({"streamsResilienceSource": 3, "streamsResilienceSink": 1})
-        configs = f"{_CLIENT_SETTINGS},application.id=resilience"
-        main = f"{_TESTS}.StreamsBrokerDownResilienceTest"
-        instances = [
-            alone.program(each, main, alone.properties(each), configs)
-            for each in ("123" if from_the_start else "1")
-        ]
-        if from_the_start:
-            gateway.kill()
-        for each in instances:
-            each.start()
-        done = 0
-        if from_the_start:
-            for each in instances:
-                wait_for(each, _UNREACHABLE, count=10)
-        else:
-            done = _through(alone, done)
-            gateway.kill()
-            (one,) = instances  # it tries once a second, for longer than its producer's retries
-            wait_for(one, _UNREACHABLE, one.log_bytes, count=60, timeout_s=_PATIENCE_S)
-        marks = [each.log_bytes for each in instances]
-        gateway = GatewayProcess(str(root), SHORT, address)
-        for each, mark in zip(instances, marks, strict=True):
-            wait_for(each, "Discovered group coordinator", mark)
-        _through(alone, done)
-        for each in instances:
-            _close(each, "Complete shutdown of streams resilience test app now")
-    finally:
-        alone.close()
-        gateway.kill()
-
-
-def _through(place: Place, done: int, count: int = 300) -> int:
-    """Produce records, and wait until they have passed the application; return the sum of all."""
-    keys = range(done, done + count)
-    place.produce("streamsResilienceSource", [(str(key), f"value {key}", None) for key in keys])
-
-    def passed() -> bool:
-        found = {int(key) for key, _ in place.read("streamsResilienceSink")}
-        return found == set(range(done + count))
-
-    wait_until(passed, "the records have not passed", interval_s=1)
-    return done + count
 
 
 def _smoke_program(place: Place, name: str, guarantee: str, command: str) -> JavaProgram:
