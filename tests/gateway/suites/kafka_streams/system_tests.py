@@ -23,6 +23,7 @@ _EOS_TOPICS = ("data", "echo", "min", "sum", "repartition", "max", "cnt")
 _RUNNING = "REBALANCING -> RUNNING"
 _PROCESSED = "processed [0-9]+ records from topic"
 _PATIENCE_S = 480
+_FEED_S = 900  # longer than a test that ends its producer, on a busy machine
 
 
 def smoke(place: Place, guarantee: str, *, crash: bool, strikes: bool = False) -> None:
@@ -249,8 +250,8 @@ def static_membership(place: Place) -> None:
         )
         for each in "ABC"
     ]
-    lines: list[Line] = [(None, str(number), None) for number in range(20_000)]
-    with place.feeding("inputTopic", lines, 100) as feeder:
+    lines: list[Line] = [(None, str(number), None) for number in range(200 * _FEED_S)]
+    with place.feeding("inputTopic", lines, _FEED_S) as feeder:
         for each in instances:
             each.start()
             wait_for(each, _RUNNING)
@@ -279,7 +280,7 @@ def static_membership(place: Place) -> None:
 def named_repartition(place: Place) -> None:
     """``streams_named_repartition_topic_test``: a topology changes, and its topics stay."""
     place.create_topics({"inputTopic": 6, "aggregationTopic": 6})
-    lines: list[Line] = [(None, str(number), None) for number in range(30_000)]
+    lines: list[Line] = [(None, str(number), None) for number in range(200 * _FEED_S)]
 
     def instances(*, updated: bool) -> list[JavaProgram]:
         return [
@@ -297,7 +298,7 @@ def named_repartition(place: Place) -> None:
             for each in "123"
         ]
 
-    with place.feeding("inputTopic", lines, 120) as feeder:
+    with place.feeding("inputTopic", lines, _FEED_S) as feeder:
         for turn, line in ((False, _RUNNING), (True, "UPDATED Topology")):
             those = instances(updated=turn)
             for each in those:
