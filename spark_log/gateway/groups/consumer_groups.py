@@ -42,11 +42,10 @@ from spark_log.gateway.groups.consumer_heartbeat import (
     check_join,
     commit_error,
     continued,
-    has_released,
     known_member,
-    may_be_earlier,
     not_coordinator,
 )
+from spark_log.gateway.groups.consumer_statements import ConsumerStatements
 from spark_log.gateway.groups.coordinated_consumer_group import (
     CoordinatedConsumerGroup,
     DecideGroup,
@@ -76,27 +75,10 @@ and are told that another gateway has taken the group. Their commits are refused
 
 MAX_COMMIT_TRIES = 5
 
-MAX_UNCONFIRMED = 4
-"""Number of heartbeats in a row by which a client that always says everything releases partitions.
-Others say everything again only until they have got an answer."""
-
 _CHECK = ("check", "")
 _SESSION, _REBALANCE = "session", "rebalance"
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Unconfirmed:
-    """A statement that a member has made with everything else, and has to confirm.
-
-    Attributes:
-        owned: the partitions that it named.
-        times: how often in a row it said everything.
-    """
-
-    owned: frozenset[TopicPartition]
-    times: int
 
 
 @dataclass(slots=True, eq=False)
@@ -124,15 +106,14 @@ class _Entry:
         config: the cluster's settings when the group was loaded.
         lock: held during an event.
         timers: its timers.
-        unconfirmed: by member, what its last heartbeat said, if that may have been said before it
-            learned of partitions that it seemed to release.
+        statements: by member, what it was told and has said.
     """
 
     log: CoordinatedConsumerGroup
     timers: GroupTimers = field(init=False)
     group: Group | None = None
     config: ClusterConfig | None = None
-    unconfirmed: dict[str, _Unconfirmed] = field(default_factory=dict)
+    statements: dict[str, ConsumerStatements] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -361,22 +342,14 @@ class ConsumerGroups:
             ),
             wanted,
         )
+        entry.statements[member.member_id] = ConsumerStatements()  # it has abandoned all
 
     async def _continue(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
         group, name = _loaded(entry), request.member.member_id
         owned = check_epoch(group, request)
         await self._subscribe(group_id, entry, *continued(group, request))
         revoking = _loaded(entry).members[name].revoking
-        before = entry.unconfirmed.pop(name, None)
-        if owned is None and before is not None:
-            owned = before.owned  # unchanged since it has got the answer
-        if owned is None or not has_released(revoking, owned):
-            return
-        times = 1 if before is None else before.times + 1
-        if may_be_earlier(request) and times < MAX_UNCONFIRMED:
-            entry.unconfirmed[name] = _Unconfirmed(owned, times)
-            _log.debug("group %s: a release of %s waits for its next heartbeat", group_id, name)
-        else:
+        if _statements(entry, name).on_heartbeat(request, owned, revoking):
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
     async def _subscribe(
@@ -449,6 +422,8 @@ class ConsumerGroups:
         # answer in which it was told of them.
         is_known = request.epoch == group.generation and not request.is_full
         assignment = None if is_known else by_topic_id(group, member.owned)
+        if assignment is not None:
+            _statements(entry, name).on_answer(member)
         return ConsumerHeartbeatAnswer(
             GroupError.NONE,
             None,
@@ -618,7 +593,7 @@ class _Use:
 
 
 def _end_timers(entry: _Entry, name: str) -> None:
-    entry.unconfirmed.pop(name, None)
+    entry.statements.pop(name, None)
     entry.timers.end((_SESSION, name))
     entry.timers.end((_REBALANCE, name))
 
@@ -627,3 +602,9 @@ def _loaded(entry: _Entry) -> Group:
     if entry.group is None:
         raise not_coordinator()
     return entry.group
+
+
+def _statements(entry: _Entry, name: str) -> ConsumerStatements:
+    if name not in entry.statements:
+        entry.statements[name] = ConsumerStatements.unknown(_loaded(entry).members[name])
+    return entry.statements[name]

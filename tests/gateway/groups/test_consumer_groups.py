@@ -300,6 +300,80 @@ def test_a_member_releases_nothing_before_it_has_learned_what_it_has(gateway, cl
     asyncio.run(run())
 
 
+class TakingClient:
+    """A member that sends what it is told to send, for the time while it takes partitions.
+
+    Attributes:
+        owned: the partitions in the last answer.
+    """
+
+    def __init__(self, cluster, gateway):
+        self.topic_id = cluster.image().find("t").topic_id
+        self.gateway = gateway
+        self.epoch = 0
+        self.owned = ()
+
+    async def say(self, owned=None, *, everything=False, epoch=None):
+        """Send a heartbeat that names partitions, or none if they are unchanged."""
+        named = {self.topic_id: frozenset(owned)} if owned else {}
+        fields = {"rebalance_timeout_ms": 60_000, "topics": ("t",)} if everything else {}
+        request = ConsumerHeartbeat(
+            Member("a"),
+            self.epoch if epoch is None else epoch,
+            owned=None if owned is None else named,
+            **fields,
+        )
+        answer = await self.gateway.groups.heartbeat("g", request)
+        assert answer.error is GroupError.NONE
+        if epoch is None:
+            self.epoch = answer.epoch
+        if answer.assignment is not None:
+            self.owned = answer.assignment.get(self.topic_id, ())
+
+
+@pytest.mark.parametrize("is_loaded", [False, True], ids=["told here", "told elsewhere"])
+def test_what_a_member_is_about_to_take_is_not_released_by_what_it_said_before(
+    cluster, gateway, clients, is_loaded
+):
+    """It lost its coordinator, says everything again, and then nothing while it takes them."""
+
+    async def run():
+        a, b = TakingClient(cluster, gateway), clients[1]
+        await a.say([], everything=True)
+        assert len(a.owned) == PARTITIONS
+        if is_loaded:
+            a.gateway = FakeGateway(cluster)
+        assert await b.heartbeat(a.gateway) == "NONE"
+        await a.say([], everything=True)
+        for _ in range(10):
+            await a.say()
+            await b.heartbeat(a.gateway)
+            assert not b.owned
+        await a.say(range(PARTITIONS))  # it has taken them
+        await a.say(a.owned)
+        await b.heartbeat(a.gateway)
+        assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+def test_what_a_member_never_took_is_released_once_it_knows_that_it_has_it_no_more(
+    cluster, gateway, clients
+):
+    async def run():
+        a, b = TakingClient(cluster, gateway), clients[1]
+        await a.say([], everything=True)
+        assert len(a.owned) == PARTITIONS
+        assert await b.heartbeat(gateway) == "NONE"
+        await a.say()  # it is told what is left, before it has begun to take anything
+        assert len(a.owned) == PARTITIONS // 2
+        await a.say(a.owned)
+        await b.heartbeat(gateway)
+        assert len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
 def test_a_member_commits_nothing_that_another_member_has(gateway, clients):
     async def run():
         a, b, _ = clients

@@ -11,7 +11,13 @@ from spark_log.coordinator.group.consumer_decisions import release_revoked
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import SparkLogError
-from spark_log.gateway.groups import ConsumerGroups, CoordinatedConsumerGroup, consumer_groups
+from spark_log.gateway.groups import (
+    ConsumerGroups,
+    CoordinatedConsumerGroup,
+    consumer_groups,
+    consumer_statements,
+)
+from spark_log.gateway.groups.consumer_statements import ConsumerStatements
 from spark_log.gateway.groups.coordinated_consumer_group import DecideGroup
 from spark_log.types import TopicPartition
 from tests.simulation.consumer_protocol.world import ConsumerGroupOffsets
@@ -122,6 +128,11 @@ def _counts_at_once(request: object) -> bool:
     return False
 
 
+def _takes_nothing(statements: object, partitions: object) -> bool:
+    """Believe that a member has taken, or will never take, what it was told of."""
+    return False
+
+
 def _may_commit(members: ConsumerGroup, member_id: str, epoch: int, generation: int) -> bool:
     """Accept each epoch of a member."""
     return member_id in members.members
@@ -156,10 +167,13 @@ CONSUMER_PROTOCOL_RULES: dict[str, ConsumerProtocolVariant] = {
         patches=((consumer_decisions, "withhold_revoked", _give_back),)
     ),
     "a partition is released by a member that does not name it": ConsumerProtocolVariant(
-        patches=((consumer_groups, "has_released", _has_released),)
+        patches=((consumer_statements, "has_released", _has_released),)
     ),
     "a release with everything else is confirmed": ConsumerProtocolVariant(
-        patches=((consumer_groups, "may_be_earlier", _counts_at_once),)
+        patches=((consumer_statements, "may_be_earlier", _counts_at_once),)
+    ),
+    "a partition that a member may be about to take is not released": ConsumerProtocolVariant(
+        patches=((ConsumerStatements, "may_take", _takes_nothing),)
     ),
     "a commit with an older epoch of the member is refused": ConsumerProtocolVariant(
         patches=((ConsumerGroup, "may_commit", _may_commit),)
