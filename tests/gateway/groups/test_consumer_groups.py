@@ -313,20 +313,19 @@ class TakingClient:
         self.epoch = 0
         self.owned = ()
 
-    async def say(self, owned=None, *, everything=False, epoch=None):
+    async def say(self, owned=None, *, everything=False):
         """Send a heartbeat that names partitions, or none if they are unchanged."""
         named = {self.topic_id: frozenset(owned)} if owned else {}
-        fields = {"rebalance_timeout_ms": 60_000, "topics": ("t",)} if everything else {}
         request = ConsumerHeartbeat(
             Member("a"),
-            self.epoch if epoch is None else epoch,
+            self.epoch,
+            rebalance_timeout_ms=60_000 if everything else None,
+            topics=("t",) if everything else None,
             owned=None if owned is None else named,
-            **fields,
         )
         answer = await self.gateway.groups.heartbeat("g", request)
         assert answer.error is GroupError.NONE
-        if epoch is None:
-            self.epoch = answer.epoch
+        self.epoch = answer.epoch
         if answer.assignment is not None:
             self.owned = answer.assignment.get(self.topic_id, ())
 

@@ -14,8 +14,13 @@ AFTER = Member("a", owned=frozenset({T0}), revoking=frozenset({T1}))
 
 def releases(statements, owned=None, *, everything=False, epoch=5, member=AFTER):
     """Return whether a heartbeat releases what a member is to revoke; it is answered if not."""
-    fields = {"rebalance_timeout_ms": 1000, "topics": ("t",)} if everything else {}
-    request = ConsumerHeartbeat(Member("a"), epoch, owned=None if owned is None else {}, **fields)
+    request = ConsumerHeartbeat(
+        Member("a"),
+        epoch,
+        rebalance_timeout_ms=1000 if everything else None,
+        topics=("t",) if everything else None,
+        owned=None if owned is None else {},
+    )
     named = None if owned is None else frozenset(owned)
     is_released = statements.on_heartbeat(request, named, member.revoking)
     if not is_released:
