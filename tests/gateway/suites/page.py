@@ -17,11 +17,11 @@ RESULTS = Path(__file__).with_name("results.json")
 _INTRODUCTION = """\
 # Parity of the gateway with Kafka
 
-Test suites are run against [gateways](gateway.md) as against brokers of Kafka: `make gateway-suites`
-runs those of Kafka's clients, `make kafka-suites` those of Kafka's own project and of Spark's connector.
-Each installs what a suite needs, and starts gateways on an empty root. A client without tests that
-can run here has tests of ours. `make docs` writes this page from the results of the last whole runs
-(`tests/gateway/suites/results.json`).
+Test suites are run against [gateways](gateway.md) as against brokers of Kafka:
+`make gateway-suites` runs those of Kafka's clients, `make kafka-suites` those of Kafka's own
+project and of Spark's connector. Each installs what a suite needs, and starts gateways on an empty
+root. A client without tests that can run here has tests of ours. `make docs` writes this page from
+the results of the last whole runs (`tests/gateway/suites/results.json`).
 
 - *passed*: the suite says so.
 - *failed*: a fault of the gateway until the contrary is proved. `ARGS='--kafka …'` runs a suite
