@@ -132,7 +132,8 @@ def relational(place: Place, *, crash: bool) -> None:
         place.program(
             each,
             main,
-            *("application", servers, f"processor{each}", "exactly_once_v2", place.state_of(each)),
+            *("application", servers, f"processor{each}", "exactly_once_v2", "classic"),
+            place.state_of(each),
         )
         for each in "123"
     )
