@@ -132,7 +132,8 @@ def relational(place: Place, *, crash: bool) -> None:
         place.program(
             each,
             main,
-            *("application", servers, f"processor{each}", "exactly_once_v2", place.state_of(each)),
+            *("application", servers, f"processor{each}", "exactly_once_v2", "classic"),
+            place.state_of(each),
         )
         for each in "123"
     )
@@ -141,7 +142,8 @@ def relational(place: Place, *, crash: bool) -> None:
     for each in (one, two):
         wait_for(each, "Streams has started")
     driver.start()
-    wait_for(driver, "Consumed first Augmented", timeout_s=_PATIENCE_S)
+    # It sends 11,000 records one by one before.
+    wait_for(driver, "Consumed first Augmented", timeout_s=1500)
     one.kill() if crash else one.close()
     three.start()
     wait_for(three, "Streams has started")
