@@ -60,7 +60,7 @@ def test_each_named_test_exists(page):
 
 
 def test_each_named_test_of_sparks_connector_has_passed_through_a_gateway():
-    """What a source in Python cannot do is documented as done by the connector."""
+    """The page names the connector's test for each thing that a source in Python cannot do."""
     page = ROOT.joinpath("docs/internals/kafka-connector-parity.md").read_text("utf-8")
     _, _, section = page.partition("## Through the gateway")
     named = re.findall(r"`([\w.]+Suite\w*: [^`]+)`", section)

@@ -1,4 +1,4 @@
-"""What the workloads of a campaign would find: each check is given what must not happen."""
+"""The checks of a campaign's workloads: each is given what must not happen, and finds it."""
 
 import json
 from types import SimpleNamespace

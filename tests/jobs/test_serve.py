@@ -73,7 +73,7 @@ class Job:
 
     @property
     def said(self):
-        """What the job has printed."""
+        """The text that the job has printed."""
         return self.log.read_text()
 
 

@@ -30,7 +30,7 @@ def releases(statements, owned=None, *, everything=False, epoch=5, member=AFTER)
 
 @pytest.fixture
 def told():
-    """What a member was told that has just got T0 and T1."""
+    """The statements of a member that was just told of T0 and T1."""
     statements = ConsumerStatements()
     statements.on_answer(BEFORE)
     return statements

@@ -18,7 +18,7 @@ _PASSWORD: Final = "secret"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Where certificates are, for gateways, for clients, and for the test-runner.
+    """The paths of the certificates of gateways, of clients and of the test-runner.
 
     Attributes:
         settings: settings of the gateways.

@@ -1,4 +1,4 @@
-"""How many gateways there are to be, from a history of their loads."""
+"""The number of gateways that follows from a history of their loads."""
 
 import itertools
 

@@ -37,7 +37,7 @@ class Place:
     Attributes:
         gateways: the gateways, or a real broker.
         bootstrap_servers: their addresses.
-        class_path: that of the programs.
+        class_path: the class path of the programs.
         is_kafka: whether it is a real broker.
         folder: a directory for logs, state stores and notes.
     """

@@ -1,4 +1,4 @@
-"""What a gateway's tools write otherwise than Kafka's, by design."""
+"""The differences, by design, between what the tools write at a gateway and at Kafka."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def delete_records_by_a_bad_file(tools: Tools) -> None:
 
 
 _FIGURES = ((r"\b\d+([.,]\d+)?\b", "0"),)
-"""What a benchmark measures."""
+"""Patterns of the figures of a benchmark, which differ from run to run."""
 
 
 def producer_benchmark(tools: Tools) -> None:

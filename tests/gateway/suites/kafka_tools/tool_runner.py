@@ -60,7 +60,7 @@ def compile_runner(folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool wrote, and its exit status."""
+    """The text that a tool wrote, and its exit status."""
 
     status: int
     stdout: str

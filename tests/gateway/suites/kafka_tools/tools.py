@@ -39,7 +39,7 @@ _BY_NATURE: tuple[tuple[str, str], ...] = (
     (r"[ \t]+", " "),  # columns are as wide as what they hold
     (r" $", ""),
 )
-"""What differs from server to server and from run to run, and what is shown in its place."""
+"""Patterns of what differs between servers and runs, and the text shown in its place."""
 
 
 @dataclass(frozen=True, slots=True)

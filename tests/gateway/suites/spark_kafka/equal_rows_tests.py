@@ -516,7 +516,7 @@ class TestStreams:
 
 
 class TestSink:
-    """What one sink has written is read by both sources."""
+    """Both sources read the rows that one sink has written."""
 
     def rows_to_write(self, spark: SparkSession, topic: str, n: int = 40) -> DataFrame:
         number = f.col("id").cast("string")
