@@ -28,6 +28,7 @@ class JavaProgram:
         main: str,
         *arguments: object,
         flags: Sequence[str] = SMALL_JVM,
+        folder: Path | None = None,
     ) -> None:
         """Prepare a program.
 
@@ -37,18 +38,24 @@ class JavaProgram:
             main: The class that has its main method.
             arguments: Its arguments.
             flags: Those of the JVM.
+            folder: The folder that it runs in; by default that of this process.
         """
         self.log_path = log_path
         self.log_path.touch()
         java = [find_java(), *flags, _LOG, "-cp", class_path, main]
         self._command = [*java, *map(str, arguments)]
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start a process."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                self._command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     @property

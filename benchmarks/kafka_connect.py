@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -14,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars, find_java
+from benchmarks.java_program import JavaProgram
+from benchmarks.kafka_broker import KAFKA_VERSION, fetch_jars
 
 _T = TypeVar("_T")
 
@@ -28,6 +28,7 @@ CONNECT_ARTIFACTS = (
 PATIENCE_S = 300.0
 """Time that a worker may take for anything on a busy machine."""
 
+_CLOSE_S = 30.0
 _CONFLICTS = (404, 409, 500, 503)
 _FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true")
 
@@ -43,7 +44,7 @@ def properties(settings: Mapping[str, object]) -> str:
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
-class ConnectProcess:
+class ConnectProcess(JavaProgram):
     """A process of Kafka Connect, which ends with the block.
 
     Args:
@@ -62,14 +63,17 @@ class ConnectProcess:
         texts: Sequence[str],
         options: Sequence[str] = _FLAGS,
     ) -> None:
-        self.log_path = folder / f"{name}.log"
-        self._folder = folder
         files = [folder / f"{name}-{number}.properties" for number in range(len(texts))]
         for path, text in zip(files, texts, strict=True):
             path.write_text(text)
-        self._command = [find_java(), *options, "-cp", f"{connect_jars()}/*"]
-        self._command += [f"org.apache.kafka.connect.{program}", *map(str, files)]
-        self._process: subprocess.Popen[bytes] | None = None
+        super().__init__(
+            folder / f"{name}.log",
+            f"{connect_jars()}/*",
+            f"org.apache.kafka.connect.{program}",
+            *files,
+            flags=options,
+            folder=folder,
+        )
 
     def __enter__(self) -> Self:
         self.start()
@@ -77,29 +81,7 @@ class ConnectProcess:
 
     def __exit__(self, *error: object) -> None:
         if self.is_alive:
-            self.terminate()
-
-    def start(self) -> None:
-        """Start it, for the first time or again; its log is continued."""
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=self._folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it runs."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        assert self._process is not None
-        return self._process.pid
+            self.close(_CLOSE_S)
 
     def pause(self) -> None:
         """Let it stand still (SIGSTOP)."""
@@ -108,21 +90,6 @@ class ConnectProcess:
     def resume(self) -> None:
         """Let it run again (SIGCONT)."""
         os.kill(self.pid, signal.SIGCONT)
-
-    def kill(self) -> None:
-        """End it at once (SIGKILL)."""
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait()
-
-    def terminate(self, timeout_s: float = 30) -> None:
-        """End it in order; it is killed if it takes too long."""
-        assert self._process is not None
-        self._process.terminate()
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
     def last_log_lines(self, count: int = 20) -> str:
         """Return the end of its log."""

@@ -213,7 +213,7 @@ class DebeziumSource(Workload):
     def end(self) -> None:
         assert self._worker is not None
         self._has_ended.set()
-        self._worker.terminate()
+        self._worker.close(30)
         self._read()
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def _restart(worker: DistributedWorker, *, is_killed: bool) -> None:
     if is_killed:
         worker.kill()
     else:
-        worker.terminate()
+        worker.close(30)
     worker.start()
     worker.wait_until_ready()
 

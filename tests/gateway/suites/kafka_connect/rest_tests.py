@@ -288,7 +288,7 @@ def worker_restarts_from_its_topics(place: Place) -> None:
     worker.wait_for(
         lambda: _position(place, "restarted") == source.stat().st_size, "no offset is committed"
     )
-    worker.terminate()
+    worker.close(30)
     with source.open("a") as file:
         file.write(text_of(numbered(100, 100)))
     worker.start()
