@@ -85,6 +85,35 @@ def test_a_program_ends_with_those_that_it_has_started(tmp_path):
     assert "FOO" not in os.environ
 
 
+def test_a_run_continues_one_that_was_interrupted(suite, tmp_path):
+    path, passes = tmp_path / "results.json", []
+
+    def run(folder, gateways, selected):
+        for test in ("first", "second", "third"):
+            if selected(test):
+                passes.append(test)
+                yield TestResult(test, Outcome.PASSED if len(passes) != 2 else Outcome.FAILED)
+                if passes == ["first", "second"]:
+                    raise KeyboardInterrupt
+
+    suite.run = run
+
+    def results(*, resume):
+        return suites.whole_results(suite, 1, path, resume=resume)
+
+    with pytest.raises(KeyboardInterrupt):
+        results(resume=False)
+    assert not path.exists()
+    results(resume=True)
+    assert passes == ["first", "second", "second", "third"]
+    (written,) = json.loads(path.read_text()).values()
+    assert written["passed"] == ["first", "second", "third"]
+    assert written["date"].endswith(" (2 runs)")
+    results(resume=True)  # the run before it has ended
+    assert passes[4:] == ["first", "second", "third"]
+    assert [each.name for each in tmp_path.iterdir() if each.is_file()] == ["results.json"]
+
+
 def test_a_file_of_results_keeps_the_other_suites(suite, tmp_path):
     path = tmp_path / "results.json"
     write_results(path, KcatSuite(), 3, [TestResult("a", Outcome.PASSED)])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -46,6 +46,7 @@ from tests.gateway.suites.suite import (
     running_gateways,
     running_kafka,
 )
+from tests.gateway.suites.unfinished import UnfinishedRun
 from tests.stores.servers import CACHE
 
 CLIENT_SUITES: tuple[Suite, ...] = (
@@ -118,6 +119,14 @@ def main(
             metavar="FILE",
         ),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue the last run with this --json FILE if it was interrupted: tests that "
+            "passed in it are not run again. FILE.unfinished has their names.",
+        ),
+    ] = False,
 ) -> None:
     """Run the test suites of Kafka's clients against gateways of this checkout.
 
@@ -133,20 +142,44 @@ def main(
             "--json has the results of whole suites against gateways: leave out --select and "
             "--kafka"
         )
+    if resume and not json_file:
+        raise typer.BadParameter("--resume continues a run with --json FILE: give that file, too")
     # An interrupted run ends its gateways and programs; so does a terminated one.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
     results = {}
     for suite in chosen.values():
-        results[suite.name] = list(_shown(results_of(suite, select, gateways, kafka=kafka), suite))
         if json_file:
-            write_results(json_file, suite, gateways, results[suite.name])
+            found = whole_results(suite, gateways, json_file, resume=resume)
+        else:
+            found = list(_shown(results_of(suite, select, gateways, kafka=kafka), suite))
+        results[suite.name] = found
     _print_table(results)
     failed = any(each.outcome is Outcome.FAILED for found in results.values() for each in found)
     raise typer.Exit(failed)
 
 
+def whole_results(suite: Suite, count: int, path: Path, *, resume: bool) -> list[TestResult]:
+    """Run all tests of a suite, and write their results into a file."""
+    unfinished = UnfinishedRun(path.with_name(f"{path.name}.unfinished"), suite)
+    if not resume:
+        unfinished.forget()
+    unfinished.begin()
+    found = [TestResult(each, Outcome.PASSED) for each in dict.fromkeys(unfinished.passed)]
+    for result in _shown(results_of(suite, "", count, passed=unfinished.passed), suite):
+        unfinished.add(result)
+        found.append(result)
+    write_results(path, suite, count, found, runs=unfinished.runs)
+    unfinished.forget()
+    return found
+
+
 def results_of(
-    suite: Suite, select: str = "", count: int = 1, *, kafka: bool = False
+    suite: Suite,
+    select: str = "",
+    count: int = 1,
+    *,
+    kafka: bool = False,
+    passed: Collection[str] = (),
 ) -> Iterator[TestResult]:
     """Run a suite against gateways of a new root, and yield the result of each test as it ends.
 
@@ -155,6 +188,7 @@ def results_of(
         select: the regular expression that the names of tests contain.
         count: the number of gateways.
         kafka: whether to run it against a real broker of Kafka instead.
+        passed: tests that are not run, because they have passed before.
     """
     not_applicable = {} if kafka else suite.not_applicable
 
@@ -162,7 +196,7 @@ def results_of(
         return re.search(select, test) is not None
 
     def is_selected(test: str) -> bool:
-        return is_wanted(test) and test not in not_applicable
+        return is_wanted(test) and test not in not_applicable and test not in passed
 
     for test, reason in not_applicable.items():
         if is_wanted(test):

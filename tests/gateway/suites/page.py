@@ -21,7 +21,8 @@ Test suites are run against [gateways](gateway.md) as against brokers of Kafka:
 `make gateway-suites` runs those of Kafka's clients, `make kafka-suites` those of Kafka's own
 project and of Spark's connector. Each installs what a suite needs, and starts gateways on an empty
 root. A client without tests that can run here has tests of ours. `make docs` writes this page from
-the results of the last whole runs (`tests/gateway/suites/results.json`).
+the results of the last whole runs (`tests/gateway/suites/results.json`). A suite that takes hours
+may be run in several parts, whose number the column *date* has.
 
 - *passed*: the suite says so.
 - *failed*: a fault of the gateway until the contrary is proved. `ARGS='--kafka …'` runs a suite
@@ -31,7 +32,9 @@ the results of the last whole runs (`tests/gateway/suites/results.json`).
 """
 
 
-def write_results(path: Path, suite: Suite, count: int, results: Sequence[TestResult]) -> None:
+def write_results(
+    path: Path, suite: Suite, count: int, results: Sequence[TestResult], *, runs: int = 1
+) -> None:
     """Put the results of a run into a file of results, in the place of its last run.
 
     Args:
@@ -39,25 +42,26 @@ def write_results(path: Path, suite: Suite, count: int, results: Sequence[TestRe
         suite: the suite.
         count: the number of gateways that it ran against.
         results: the results of all of its tests.
+        runs: the number of runs that they are from; each but the last was interrupted.
     """
-    runs: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    suites: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
 
     def of(outcome: Outcome) -> dict[str, str]:
         return {each.test: each.reason for each in results if each.outcome is outcome}
 
     arguments = suite.name if count == 1 else f"{suite.name} --gateways {count}"
-    runs[arguments] = {
+    suites[arguments] = {
         "suite": suite.name,
         "client": suite.client,
         "version": suite.version,
         "tests": "ours" if suite.tests_are_ours else "its own",
         "gateways": count,
-        "date": datetime.now(UTC).date().isoformat(),
+        "date": datetime.now(UTC).date().isoformat() + (f" ({runs} runs)" if runs > 1 else ""),
         "passed": sorted(of(Outcome.PASSED)),
         "failed": of(Outcome.FAILED),
         "not applicable": of(Outcome.NOT_APPLICABLE),
     }
-    path.write_text(json.dumps(runs, indent=1, sort_keys=True) + "\n", "utf-8")
+    path.write_text(json.dumps(suites, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 def page(runs: Mapping[str, Mapping[str, Any]]) -> str:
