@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,7 @@ class LogCursor:
             batches.
         is_at_end: whether the log ended at `next_offset` when the last read ended. A read may also
             end inside of a segment: at its limit of bytes, or where an open transaction begins.
+        is_late: whether the last read ended because its time was over.
     """
 
     def __init__(self, log: PartitionLog, offset: int, isolation_level: IsolationLevel) -> None:
@@ -73,6 +74,7 @@ class LogCursor:
         self.next_offset = offset
         self.isolation_level = isolation_level
         self.is_at_end = False
+        self.is_late = False
         self._log = log
         self._stream: Iterator[tuple[LogBatch | None, int]] | None = None
         self._batch: LogBatch | None = None
@@ -89,24 +91,28 @@ class LogCursor:
             return 0
         return int(self._batch.records.nbytes + self._offsets.nbytes + self._ends_bytes.nbytes)
 
-    def read(self, max_bytes: int) -> list[bytes | bytearray]:
+    def read(
+        self, max_bytes: int, has_time: Callable[[], bool] = lambda: True
+    ) -> list[bytes | bytearray]:
         """Return the next batches; none at the log's end.
 
         Args:
             max_bytes: the largest size of all batches. There is at least one record, of any size.
+            has_time: returns whether to look for more than what was found so far.
 
         Raises:
             OffsetOutOfRangeError: the next offset is not in the log.
             CorruptRecordError: a segment is damaged.
             StorageError: the log cannot be read.
         """
-        self.is_at_end = False
-        done, size_bytes = self.next_offset, 0  # offsets before `done` are in the batches
+        self.is_at_end = self.is_late = False
+        begin = self.next_offset
+        done, size_bytes = begin, 0  # offsets before `done` are in the batches
         parts: list[bytes | bytearray] = []
         pending: _Piece | None = None
         markers_end = -1  # the offset after markers that need a control batch from `done` on
         while size_bytes < max_bytes:
-            if self._batch is None and not self._next_batch():
+            if self._batch is None and not self._next_batch(begin, has_time):
                 break
             if self._batch is None:  # offsets without a record
                 has_room = markers_end >= 0 or size_bytes + _SKIP_BYTES <= max_bytes
@@ -137,8 +143,15 @@ class LogCursor:
             parts.append(_skip(done, self.next_offset))
         return parts
 
-    def _next_batch(self) -> bool:
-        """Move to the next batch, or past offsets without a record; return False at the end."""
+    def _next_batch(self, begin: int, has_time: Callable[[], bool]) -> bool:
+        """Move to the next batch, or past offsets without a record.
+
+        Returns:
+            False at the log's end, and if the time is over and anything was found since ``begin``.
+        """
+        if self.next_offset > begin and not has_time():
+            self.is_late = True
+            return False
         if self._stream is None:
             self._stream = self._log.stream(self.next_offset, isolation_level=self.isolation_level)
         found = next(self._stream, None)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.gateway.partitions.append_queue import AppendQueue
-from spark_log.gateway.partitions.partition_logs import Appended, PartitionLogs
+from spark_log.gateway.partitions.partition_logs import Appended, LogRead, PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
@@ -45,6 +45,7 @@ class FetchedPartition:
         high_watermark: the offset before which records are durable.
         last_stable_offset: the offset before which transactions are decided; the high watermark for
             a reader that does not ask.
+        is_late: whether there may be more, which was not read because the time was over.
     """
 
     parts: Sequence[bytes | bytearray]
@@ -52,6 +53,7 @@ class FetchedPartition:
     log_start_offset: int
     high_watermark: int
     last_stable_offset: int
+    is_late: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -310,6 +312,7 @@ class GatewayPartition:
         *,
         takes_zstd: bool = True,
         probes: bool = False,
+        max_read_ms: float = math.inf,
     ) -> FetchedPartition:
         """Return what can be read from an offset on.
 
@@ -320,6 +323,8 @@ class GatewayPartition:
             takes_zstd: whether the client can decompress zstd.
             probes: whether to look for the appends of others at the end, because the client does
                 not wait for them.
+            max_read_ms: the time after which a read of the log returns what it has found. It has
+                found at least one batch.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -337,14 +342,14 @@ class GatewayPartition:
                 if not (self._resolve_is_due(limit) and await self._resolve_blocking()):
                     return self._fetched((), offset, limit)
                 await self.observe()
-                return await self._fetch_from_log(offset, max_bytes, isolation_level)
+                return await self._fetch_from_log(offset, max_bytes, isolation_level, max_read_ms)
             if self.logs.is_compacted:
                 self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
             cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
             if cached:
                 end_offset = cached[-1].end_offset
                 return self._fetched([batch.data for batch in cached], end_offset, limit)
-        return await self._fetch_from_log(offset, max_bytes, isolation_level)
+        return await self._fetch_from_log(offset, max_bytes, isolation_level, max_read_ms)
 
     def fetch_at_end(self, offset: int, isolation_level: IsolationLevel) -> FetchedPartition | None:
         """Return the answer without records if the log is known to end at an offset.
@@ -411,14 +416,19 @@ class GatewayPartition:
         return self.end_offset if known is None else known
 
     async def _fetch_from_log(
-        self, offset: int, max_bytes: int, isolation_level: IsolationLevel
+        self, offset: int, max_bytes: int, isolation_level: IsolationLevel, max_read_ms: float
     ) -> FetchedPartition:
         """Read the log, which shows the appends of others, and the last stable offset, too."""
         end_before, is_committed = self.end_offset, isolation_level == "read_committed"
-        try:
-            parts, next_offset, is_at_end = await self._run_blocking(
-                self.logs.read, offset, max_bytes, isolation_level, end_before
+
+        def read() -> LogRead:
+            until_ms = self._clock_ms() + max_read_ms  # the time in which it waited does not count
+            return self.logs.read(
+                offset, max_bytes, isolation_level, end_before, lambda: self._clock_ms() < until_ms
             )
+
+        try:
+            parts, next_offset, is_at_end, is_late = await self._run_blocking(read)
         except OffsetOutOfRangeError as error:
             self.log_start_offset = max(self.log_start_offset, error.log_start_offset)
             raise
@@ -428,16 +438,26 @@ class GatewayPartition:
             await self.observe()  # an open transaction hides the new end, or the listing is old
         self._move_end(next_offset)
         if not is_committed:
-            return self._fetched(parts, next_offset, self.end_offset)
+            return self._fetched(parts, next_offset, self.end_offset, is_late=is_late)
         if self.end_offset == max(end_before, next_offset) and (
             not parts or next_offset == self.end_offset
         ):
             self._stable = next_offset, self.end_offset
-        return self._fetched(parts, next_offset, next_offset)
+        return self._fetched(parts, next_offset, next_offset, is_late=is_late)
 
     def _fetched(
-        self, parts: Sequence[bytes | bytearray], next_offset: int, limit: int
+        self,
+        parts: Sequence[bytes | bytearray],
+        next_offset: int,
+        limit: int,
+        *,
+        is_late: bool = False,
     ) -> FetchedPartition:
         return FetchedPartition(
-            parts, next_offset, self.log_start_offset, self.end_offset, max(limit, next_offset)
+            parts,
+            next_offset,
+            self.log_start_offset,
+            self.end_offset,
+            max(limit, next_offset),
+            is_late,
         )

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from spark_log.config import TopicConfig
 from spark_log.consumer import Resolve
@@ -45,6 +45,22 @@ class Appended:
     batches: tuple[CachedBatch, ...]
     is_replicated: bool = True
     leader_epochs: frozenset[int] = frozenset()
+
+
+class LogRead(NamedTuple):
+    """What was read from a log.
+
+    Attributes:
+        parts: Kafka's batches, one after the other.
+        next_offset: the offset after them.
+        is_at_end: whether the log ends there.
+        is_late: whether there may be more, which was not read because the time was over.
+    """
+
+    parts: list[bytes | bytearray]
+    next_offset: int
+    is_at_end: bool
+    is_late: bool
 
 
 class PartitionLogs:
@@ -245,8 +261,13 @@ class PartitionLogs:
     # --- reads -----------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, isolation_level: IsolationLevel, known_end: int
-    ) -> tuple[list[bytes | bytearray], int, bool]:
+        self,
+        offset: int,
+        max_bytes: int,
+        isolation_level: IsolationLevel,
+        known_end: int,
+        has_time: Callable[[], bool],
+    ) -> LogRead:
         """Return Kafka's batches from an offset on.
 
         Args:
@@ -255,9 +276,7 @@ class PartitionLogs:
             isolation_level: ``read_committed`` ends at the last stable offset.
             known_end: the known end of the log. If the read comes to a later one, that is watched
                 from now on.
-
-        Returns:
-            The batches, the offset after them, and whether the log ends there.
+            has_time: returns whether to look for more than what was found so far.
 
         Raises:
             OffsetOutOfRangeError: the offset is not in the log.
@@ -267,11 +286,11 @@ class PartitionLogs:
         cursor = self._cursors.take(self, offset, isolation_level)
         if cursor is None:
             cursor = LogCursor(self._open_log(), offset, isolation_level)
-        parts = cursor.read(max_bytes)  # after an error the cursor is dropped
+        parts = cursor.read(max_bytes, has_time)  # after an error the cursor is dropped
         if cursor.is_at_end and cursor.next_offset > known_end:
             with self._tail_lock:
                 if self._tail is not None:
                     self._tail.on_appended(known_end, cursor.next_offset)
         if not self._is_closed:
             self._cursors.keep(self, cursor)
-        return parts, cursor.next_offset, cursor.is_at_end
+        return LogRead(parts, cursor.next_offset, cursor.is_at_end, cursor.is_late)

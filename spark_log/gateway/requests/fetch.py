@@ -32,6 +32,13 @@ _FIRST_WITH_RACK: Final = 11
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _MAX_BYTES: Final = 57_671_680
 """Largest answer, whatever the client allows (``fetch.max.bytes`` of Kafka's brokers)."""
+_READ_MS: Final = 1_000.0
+"""Time in which logs are read for one answer. Batches of one record, or a slow store, may take
+longer for as many bytes as the client allows than it waits for an answer: it would ask for the same
+ones again and again."""
+_READS_AT_ONCE: Final = 32
+"""Number of partitions that are read at the same time. The others wait for the next answer if the
+time is over."""
 
 
 def _error_response(request: Any, code: int, message: str) -> Any:
@@ -188,7 +195,11 @@ async def _fetch_all(
     # A client that does not wait for appends would never see those of other processes otherwise.
     probes = request.max_wait_ms <= 0 or request.min_bytes <= 0
     options = _ReadOptions(
-        isolation, context.api_version >= _FIRST_WITH_ZSTD, probes, gateway.partitions.tail_watch
+        isolation,
+        context.api_version >= _FIRST_WITH_ZSTD,
+        probes,
+        gateway.partitions.tail_watch,
+        gateway.partitions.now_ms,
     )
     max_bytes = max(0, min(request.max_bytes, _MAX_BYTES, context.memory.max_answer_bytes))
     deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
@@ -201,14 +212,15 @@ async def _fetch_all(
     try:
         while True:
             waiting.clear()
-            now_ms = gateway.partitions.now_ms()
             memory = _AnswerMemory(context.memory, deadline_ms, gateway.partitions.now_ms)
-            await _read(readable, max_bytes, memory, options, now_ms)
+            await _read(readable, max_bytes, memory, options)
             if is_complete or any(each.error for each in readable):
                 return
             size_bytes = sum(each.size_bytes for each in readable)
             left_ms = deadline_ms - gateway.partitions.now_ms()
             if size_bytes >= request.min_bytes or left_ms <= 0:
+                return
+            if any(each.fetched is not None and each.fetched.is_late for each in readable):
                 return
             if gateway.partitions.is_draining:
                 return
@@ -229,12 +241,14 @@ class _ReadOptions:
         takes_zstd: whether the client can decompress zstd.
         probes: whether to look for the appends of others at the end of a log.
         tail_watch: looks for them while a fetch waits.
+        now_ms: returns monotonic time.
     """
 
     isolation: IsolationLevel
     takes_zstd: bool
     probes: bool
     tail_watch: TailWatch
+    now_ms: Callable[[], float]
 
     def probes_now(self, partition: GatewayPartition, now_ms: float) -> bool:
         """Return whether to look for the appends of others to a partition."""
@@ -263,28 +277,35 @@ async def _read(
     max_bytes: int,
     memory: _AnswerMemory,
     options: _ReadOptions,
-    now_ms: float,
 ) -> None:
     """Read partitions in the order of the request, as many at the same time as their limits allow.
 
     As in Kafka the first batch that is found is returned whole, also above all limits, and a batch
     after it only within them: librdkafka cannot read an answer that is larger than it asked for.
-    Without memory for more the answer has what was found before that.
+    Without memory or time for more the answer has what was found before that.
     """
+    now_ms = options.now_ms()
     left_bytes = max_bytes - sum(each.size_bytes for each in fetches)
     has_any = left_bytes < max_bytes
     waiting = deque(each for each in fetches if _may_have_more(each, options, now_ms))
+    max_read_ms = _READ_MS / max(1, len(waiting))
     while waiting and (left_bytes > 0 or not has_any):
+        if has_any and options.now_ms() >= now_ms + _READ_MS:
+            return
         group: list[_Fetch] = []
         reserved_bytes = 0
-        while waiting and (not group or reserved_bytes + waiting[0].room_bytes <= left_bytes):
+        while (
+            waiting
+            and len(group) < _READS_AT_ONCE
+            and (not group or reserved_bytes + waiting[0].room_bytes <= left_bytes)
+        ):
             group.append(waiting.popleft())
             reserved_bytes += max(0, group[-1].room_bytes)
         limit_bytes = max(1, left_bytes)
         reserved_bytes = min(max(1, reserved_bytes), limit_bytes)
         if not await memory.reserve(reserved_bytes, has_any=has_any):
             return
-        read = [_read_one(each, limit_bytes, options, now_ms) for each in group]
+        read = [_read_one(each, limit_bytes, options, now_ms, max_read_ms) for each in group]
         found = await asyncio.gather(*read) if len(read) > 1 else [await read[0]]
         added_bytes = 0
         for each, fetched in zip(group, found, strict=True):
@@ -316,7 +337,7 @@ def _may_have_more(fetch: _Fetch, options: _ReadOptions, now_ms: float) -> bool:
 
 
 async def _read_one(
-    fetch: _Fetch, left_bytes: int, options: _ReadOptions, now_ms: float
+    fetch: _Fetch, left_bytes: int, options: _ReadOptions, now_ms: float, max_read_ms: float
 ) -> FetchedPartition | None:
     """Return what the partition has next; None if it has an error."""
     partition = fetch.partition
@@ -329,6 +350,7 @@ async def _read_one(
             options.isolation,
             takes_zstd=options.takes_zstd,
             probes=options.probes_now(partition, now_ms),
+            max_read_ms=max_read_ms,
         )
     except SparkLogError as error:
         fetch.error = error_code(error)

@@ -3,7 +3,7 @@
 import asyncio
 
 from spark_log.gateway.partitions.partition import GatewayPartition
-from spark_log.gateway.partitions.partition_logs import Appended
+from spark_log.gateway.partitions.partition_logs import Appended, LogRead
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, CachedBatch
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
@@ -26,8 +26,8 @@ class CompactedLogs(CachingLogs):
 
     is_compacted = True
 
-    def read(self, offset, max_bytes, isolation_level, known_end):
-        return [b"after the compaction"], known_end, True
+    def read(self, offset, max_bytes, isolation_level, known_end, has_time):
+        return LogRead([b"after the compaction"], known_end, True, False)
 
 
 def partition_of(logs, run_blocking, clock_ms=lambda: 0.0):

@@ -226,6 +226,15 @@ class TestWaiting:
         found = response.responses[0].partitions
         assert sum(len(each.records) for each in found) >= 200
 
+    def test_ends_with_what_was_read_when_the_time_to_read_is_over(self, client, log, monkeypatch):
+        monkeypatch.setattr("spark_log.gateway.requests.fetch._READ_MS", 0.0)
+        for each in range(3):
+            log.append(numbered(each, 1))
+        options = {"min_bytes": 1 << 20, "max_wait_ms": FOR_EVER_MS}
+        assert [rows_of(fetch(client, each, **options)) for each in range(3)] == [
+            offsets(each, 1) for each in range(3)
+        ]
+
     def test_ends_with_an_error_of_a_partition(self, client):
         fields = fetch_fields({0: 0, 7: 0}, max_wait_ms=LONG_MS)
         first, second = client.ask("Fetch", 11, **fields).responses[0].partitions
