@@ -30,6 +30,7 @@ from .group import Heartbeats as Heartbeats
 from .group import HeartbeatWriter as HeartbeatWriter
 from .group import Member as Member
 from .group import MemberStatus as MemberStatus
+from .group import begin_generation as begin_generation
 from .group import check_regex as check_regex
 from .group import encode_assignment as encode_assignment
 from .group import leave_static as leave_static

@@ -110,6 +110,14 @@ def release_revoked(group: Group, member_id: str) -> GroupRecord | None:
     return after.to_record("release", (member_id,), "")
 
 
+def begin_generation(group: Group) -> GroupRecord | None:
+    """Begin a generation in which nothing changes, so that no other process has the newest one."""
+    if group.consumer is None or not group.members:
+        return None
+    after = group.next_generation(members=group.members, consumer=group.consumer)
+    return after.to_record("load", (), "")
+
+
 def leave_static(group: Group, member_id: str, topics: ExistingTopics) -> GroupRecord | None:
     """Note that a static member has ended: it keeps its partitions until its session expires."""
     known = _known(group)

@@ -19,6 +19,7 @@ from spark_log.coordinator import (
     GroupLog,
     Member,
     OffsetsTable,
+    begin_generation,
     check_regex,
     leave_static,
     release_revoked,
@@ -107,6 +108,8 @@ class _Entry:
         lock: held during an event.
         timers: its timers.
         statements: by member, what it was told and has said.
+        has_written: whether the group's newest record is of this gateway, since it loaded the
+            group. Another gateway that tells members of what it did not give writes one first.
     """
 
     log: CoordinatedConsumerGroup
@@ -114,6 +117,7 @@ class _Entry:
     group: Group | None = None
     config: ClusterConfig | None = None
     statements: dict[str, ConsumerStatements] = field(default_factory=dict)
+    has_written: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -208,7 +212,7 @@ class ConsumerGroups:
                 while join is not None and join.is_repeated:
                     join.is_repeated = False
                     await self._check(group_id, entry)  # as of after the repeat
-                return self._answer(group_id, entry, request)
+                return await self._answer(group_id, entry, request)
         except RefusedError as refused:
             return ConsumerHeartbeatAnswer(refused.error, refused.message)
 
@@ -329,8 +333,6 @@ class ConsumerGroups:
             # revoke.
             name = member.member_id
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
-        if member.instance_id and (holder := group.instances.get(member.instance_id)):
-            _end_timers(entry, holder.member_id)
         wanted = ConsumerMember(0, 0, request.topics or (), request.regex or None, request.assignor)
         await self._subscribe(
             group_id,
@@ -342,6 +344,8 @@ class ConsumerGroups:
             ),
             wanted,
         )
+        if member.instance_id and (holder := group.instances.get(member.instance_id)):
+            _end_timers(entry, holder.member_id)
         entry.statements[member.member_id] = ConsumerStatements()  # it has abandoned all
 
     async def _continue(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
@@ -349,7 +353,7 @@ class ConsumerGroups:
         owned = check_epoch(group, request)
         await self._subscribe(group_id, entry, *continued(group, request))
         revoking = _loaded(entry).members[name].revoking
-        if _statements(entry, name).on_heartbeat(request, owned, revoking):
+        if entry.statements[name].on_heartbeat(request, owned, revoking):
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
     async def _subscribe(
@@ -404,10 +408,16 @@ class ConsumerGroups:
         if not _loaded(entry).members:
             self._lose(group_id, entry)  # nothing to remember
 
-    def _answer(
+    async def _answer(
         self, group_id: str, entry: _Entry, request: ConsumerHeartbeat
     ) -> ConsumerHeartbeatAnswer:
-        group, name = _loaded(entry), request.member.member_id
+        name = request.member.member_id
+        # A client that knows the group's epoch knows its partitions. Another one may have lost the
+        # answer in which it was told of them.
+        is_known = request.epoch == _loaded(entry).generation and not request.is_full
+        if not is_known:
+            await self._before_telling(group_id, entry, name)
+        group = _loaded(entry)
         assert entry.config is not None
         member = group.members[name]
         entry.timers.set((_SESSION, name), member.session_timeout_ms)
@@ -418,19 +428,25 @@ class ConsumerGroups:
             # As in Kafka its time begins when it is told, not when the other member joined.
             if (_REBALANCE, name) not in entry.timers:
                 entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
-        # A client that knows the group's epoch knows its partitions. Another one may have lost the
-        # answer in which it was told of them.
-        is_known = request.epoch == group.generation and not request.is_full
-        assignment = None if is_known else by_topic_id(group, member.owned)
-        if assignment is not None:
-            _statements(entry, name).on_answer(member)
+        if not is_known:
+            entry.statements[name].on_answer(member)
         return ConsumerHeartbeatAnswer(
             GroupError.NONE,
             None,
             epoch,
             entry.config.group_consumer_heartbeat_interval_ms,
-            assignment,
+            None if is_known else by_topic_id(group, member.owned),
         )
+
+    async def _before_telling(self, group_id: str, entry: _Entry, name: str) -> None:
+        """Write a record before a member is told of partitions that it may not know.
+
+        The gateway before this one may still have the group in memory, and would take them from the
+        member at once, as nobody had told it of them. Now it cannot write any more.
+        """
+        owned = _loaded(entry).members[name].owned
+        if not entry.has_written and not owned <= entry.statements[name].named:
+            await self._write(group_id, entry, lambda now, _: begin_generation(now))
 
     async def _write(self, group_id: str, entry: _Entry, decide: DecideGroup) -> None:
         known = _loaded(entry)
@@ -450,6 +466,7 @@ class ConsumerGroups:
         group = entry.group
         if group is known:
             return
+        entry.has_written = True
         _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
         for name, member in group.members.items():
             if not member.revoking:
@@ -481,6 +498,7 @@ class ConsumerGroups:
             raise not_coordinator()
         entry.group = group
         for name, member in group.members.items():
+            entry.statements[name] = ConsumerStatements.unknown(member)
             entry.timers.set((_SESSION, name), member.session_timeout_ms)
             if member.revoking:
                 entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
@@ -602,9 +620,3 @@ def _loaded(entry: _Entry) -> Group:
     if entry.group is None:
         raise not_coordinator()
     return entry.group
-
-
-def _statements(entry: _Entry, name: str) -> ConsumerStatements:
-    if name not in entry.statements:
-        entry.statements[name] = ConsumerStatements.unknown(_loaded(entry).members[name])
-    return entry.statements[name]

@@ -76,12 +76,17 @@ class ConsumerStatements:
             return False  # it was sent before one that has arrived
         self.epoch = request.epoch
         before, self.unconfirmed = self.unconfirmed, None
-        if owned is None:
-            if before is None or self.may_take(revoking):
-                return False
-            return has_released(revoking, before)  # unchanged since it has got the answer
-        self.named |= owned
-        self.taking -= owned
+        if owned is not None:
+            self.named |= owned
+            self.taking -= owned
+        if not self.was_told_of(revoking):
+            return bool(revoking)  # it has nothing to say
+        if owned is None:  # unchanged since it has got the answer
+            return (
+                before is not None
+                and not self.may_take(revoking)
+                and has_released(revoking, before)
+            )
         if not has_released(revoking, owned):
             return False
         if not may_be_earlier(request):
@@ -92,6 +97,10 @@ class ConsumerStatements:
             self.unconfirmed = owned
             _log.debug("a release of %s waits for its next heartbeat", request.member.member_id)
         return self.times >= MAX_UNCONFIRMED
+
+    def was_told_of(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Return whether the member may have been told of one of these partitions."""
+        return not partitions.isdisjoint(self.taking | self.named)
 
     def may_take(self, partitions: frozenset[TopicPartition]) -> bool:
         """Return whether the member may be about to take one of these partitions."""
