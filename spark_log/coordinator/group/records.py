@@ -100,6 +100,7 @@ class ConsumerMemberPart(RecordFields):
     regex: str | None = None
     assignor: str | None = None
     has_left: bool = False
+    named: Partitions = Field(default={})
 
 
 class ConsumerPart(RecordFields):

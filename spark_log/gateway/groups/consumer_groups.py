@@ -17,11 +17,14 @@ from spark_log.coordinator import (
     ConsumerMember,
     Group,
     GroupLog,
+    GroupRecord,
+    GroupTopic,
     Member,
     OffsetsTable,
     begin_generation,
     check_regex,
     leave_static,
+    note_named,
     release_revoked,
     remove_consumers,
     subscribe_consumer,
@@ -371,7 +374,7 @@ class ConsumerGroups:
                     f"the regular expression {regex!r} is not one of RE2: {error}",
                 ) from None
         if before is not None:
-            after = replace(wanted, epoch=before.epoch, previous_epoch=before.previous_epoch)
+            after = before.with_subscription(wanted)
             present = group.members[member.member_id]
             same = replace(
                 member,
@@ -450,8 +453,13 @@ class ConsumerGroups:
 
     async def _write(self, group_id: str, entry: _Entry, decide: DecideGroup) -> None:
         known = _loaded(entry)
+        named = {name: each.named for name, each in entry.statements.items()}
+
+        def decide_next(now: Group, topics: Mapping[str, GroupTopic]) -> GroupRecord | None:
+            return decide(note_named(now, named), topics)
+
         try:
-            entry.group = await self._run_blocking(entry.log.write, decide, known)
+            entry.group = await self._run_blocking(entry.log.write, decide_next, known)
         except GroupLostError:
             self._lose(group_id, entry)
             raise not_coordinator() from None
@@ -498,7 +506,9 @@ class ConsumerGroups:
             raise not_coordinator()
         entry.group = group
         for name, member in group.members.items():
-            entry.statements[name] = ConsumerStatements.unknown(member)
+            entry.statements[name] = ConsumerStatements.loaded(
+                member, known_member(group, name).named
+            )
             entry.timers.set((_SESSION, name), member.session_timeout_ms)
             if member.revoking:
                 entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)

@@ -1,7 +1,8 @@
 """Statements of a member of the consumer protocol, by which it takes and releases partitions.
 
-They are in memory alone. A gateway that loads a group does not know which partitions its members
-have named, so it takes each for one that its member may be about to take.
+They are in memory. A gateway that loads a group finds in its log which of the partitions that a
+member is to revoke it had named when they were taken from it. It takes each other one for one that
+the member may be about to take.
 
 The rule: (protocol G20).
 """
@@ -49,9 +50,14 @@ class ConsumerStatements:
     times: int = 0
 
     @staticmethod
-    def unknown(member: Member) -> ConsumerStatements:
-        """Return those of a member that others may have told of its partitions."""
-        return ConsumerStatements(taking=member.held)
+    def loaded(member: Member, named: frozenset[TopicPartition]) -> ConsumerStatements:
+        """Return those of a member that others may have told of its partitions.
+
+        Args:
+            member: the member.
+            named: the partitions that it has named, by the group's log.
+        """
+        return ConsumerStatements(taking=member.held - named, named=named)
 
     def on_answer(self, member: Member) -> None:
         """Note an answer with the partitions of the member."""

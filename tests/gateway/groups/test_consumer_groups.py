@@ -435,6 +435,28 @@ def test_what_another_gateway_told_a_member_is_released_by_the_member_alone(
     asyncio.run(run())
 
 
+def test_a_release_that_its_gateway_did_not_live_to_see_is_confirmed_at_the_next_one(
+    cluster, gateway, clients
+):
+    """The log says that the member had taken what it is to revoke, so it will not take it now."""
+
+    async def run():
+        a, b = TakingClient(cluster, gateway), clients[1]
+        await a.say([], everything=True)
+        await a.say(range(PARTITIONS))
+        assert await b.heartbeat(gateway) == "NONE"
+        await a.say()  # it is told what is left, and gives up the rest
+        a.gateway = other = FakeGateway(cluster)
+        await a.say(a.owned, everything=True)
+        await b.heartbeat(other)
+        assert not b.owned
+        await a.say()
+        await b.heartbeat(other)
+        assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
 def test_a_gateway_that_tells_a_member_what_it_has_named_writes_nothing(cluster, gateway, clients):
     async def run():
         a, (_, b, _) = TakingClient(cluster, gateway), clients

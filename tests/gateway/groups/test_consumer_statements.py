@@ -67,10 +67,17 @@ def test_what_it_has_not_named_is_not_released_by_everything_and_confirmations(t
 
 
 def test_what_others_may_have_told_it_of_counts_as_not_named():
-    statements = ConsumerStatements.unknown(AFTER)
+    statements = ConsumerStatements.loaded(AFTER, frozenset())
     assert not releases(statements, [T0], everything=True)
     assert not releases(statements)
     assert releases(statements, [T0])
+
+
+def test_what_it_had_named_by_the_log_is_released_by_everything_and_a_confirmation():
+    statements = ConsumerStatements.loaded(AFTER, frozenset({T1}))
+    assert not releases(statements)
+    assert not releases(statements, [T0], everything=True)
+    assert releases(statements)
 
 
 def test_what_it_has_not_named_is_released_after_it_was_told_to_revoke_it(told):
