@@ -126,11 +126,9 @@ def release_revoked(group: Group, member_id: str) -> GroupRecord | None:
     return after.to_record("release", (member_id,), "")
 
 
-def begin_generation(group: Group) -> GroupRecord | None:
+def begin_generation(group: Group) -> GroupRecord:
     """Begin a generation in which nothing changes, so that no other process has the newest one."""
-    if group.consumer is None or not group.members:
-        return None
-    consumer = _consumer(group.consumer.members, group.members)
+    consumer = _consumer(_known(group), group.members)
     after = group.next_generation(members=group.members, consumer=consumer)
     return after.to_record("load", (), "")
 

@@ -1,6 +1,7 @@
 """A gateway in a Spark task, without Spark: the address that its clients are told."""
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -18,7 +19,7 @@ class Server:
 def advertised(host):
     task = GatewayTask("memory://", {}, {}, GatewayConfig(), host, 9092, 0, ("h", 1), "a secret")
     server = Server()
-    asyncio.run(task._start(server))  # noqa: SLF001
+    asyncio.run(task._start(cast(Any, server)))  # noqa: SLF001
     return server.advertised
 
 

@@ -26,10 +26,6 @@ NOT_APPLICABLE = {
         "spark-log features."
     ),
     "kafka-metadata-quorum: quorum": "It describes KRaft's quorum: a root has no controllers.",
-    "kafka-transactions: abort": (
-        "It writes markers into one partition of a hanging transaction: in the log each open "
-        "transaction can be ended as a whole (forceTerminateTransaction)."
-    ),
 }
 """Why a scenario cannot be run, by test."""
 
