@@ -558,8 +558,8 @@ class Admin(ForeignMethods):
     ) -> None:
         """Change configs, all of them or none; keys that are not given stay (KIP-339).
 
-        Resources are topics, or the cluster: ``ConfigResource(ConfigResourceType.BROKER, "",
-        {…})``. A process that has a topic open applies a change when it next refreshes the metadata
+        Resources are topics, consumer groups, or the cluster:
+        ``ConfigResource(ConfigResourceType.BROKER, "", {…})``. A process that has a topic open applies a change when it next refreshes the metadata
         (``metadata.max.age.ms``).
 
         Args:

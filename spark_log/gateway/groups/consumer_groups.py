@@ -71,7 +71,8 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.cluster import Cluster
-    from spark_log.config import ClusterConfig
+    from spark_log.config import ClusterConfig, GroupConfig
+    from spark_log.metadata import MetadataImage
 
 CHECK_INTERVAL_MS = 10_000
 """Time between two looks at a group's topics, and at its log: within it, members get new partitions
@@ -108,6 +109,7 @@ class _Entry:
         log: reads and writes the group.
         group: the group; None before it is loaded, and after it was lost.
         config: the cluster's settings when the group was loaded.
+        group_config: the group's settings by the metadata that were read last.
         lock: held during an event.
         timers: its timers.
         statements: by member, what it was told and has said.
@@ -119,6 +121,7 @@ class _Entry:
     timers: GroupTimers = field(init=False)
     group: Group | None = None
     config: ClusterConfig | None = None
+    group_config: GroupConfig | None = None
     statements: dict[str, ConsumerStatements] = field(default_factory=dict)
     has_written: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -330,6 +333,7 @@ class ConsumerGroups:
     async def _join(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
         group, member = _loaded(entry), request.member
         assert entry.config is not None
+        assert entry.group_config is not None
         check_join(group, member, entry.config.group_max_size)
         if member.member_id in group.members:
             # Its client has lost its membership, or an answer: it reads nothing of what it was to
@@ -342,7 +346,7 @@ class ConsumerGroups:
             entry,
             replace(
                 member,
-                session_timeout_ms=entry.config.group_consumer_session_timeout_ms,
+                session_timeout_ms=entry.group_config.consumer_session_timeout_ms,
                 rebalance_timeout_ms=request.rebalance_timeout_ms or 0,
             ),
             wanted,
@@ -421,9 +425,9 @@ class ConsumerGroups:
         if not is_known:
             await self._before_telling(group_id, entry, name)
         group = _loaded(entry)
-        assert entry.config is not None
+        assert entry.group_config is not None
         member = group.members[name]
-        entry.timers.set((_SESSION, name), member.session_timeout_ms)
+        entry.timers.set((_SESSION, name), entry.group_config.consumer_session_timeout_ms)
         # While it has partitions to revoke, it keeps its epoch (UNREVOKED_PARTITIONS).
         epoch = group.generation
         if member.revoking:
@@ -437,7 +441,7 @@ class ConsumerGroups:
             GroupError.NONE,
             None,
             epoch,
-            entry.config.group_consumer_heartbeat_interval_ms,
+            entry.group_config.consumer_heartbeat_interval_ms,
             None if is_known else by_topic_id(group, member.owned),
         )
 
@@ -472,6 +476,8 @@ class ConsumerGroups:
             self._lose(group_id, entry)
             raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         group = entry.group
+        if entry.log.image is not None:
+            entry.group_config = entry.log.image.group_config(group_id)
         if group is known:
             return
         entry.has_written = True
@@ -484,7 +490,7 @@ class ConsumerGroups:
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         try:
-            entry.config, group = await self._run_blocking(self._read, entry)
+            image, group = await self._run_blocking(self._read, entry)
         except ForeignMembersError:
             self._lose(group_id, entry)
             raise RefusedError(
@@ -504,18 +510,20 @@ class ConsumerGroups:
             raise
         if self._is_closed:
             raise not_coordinator()
-        entry.group = group
+        entry.group, entry.config = group, image.cluster_config()
+        entry.group_config = image.group_config(group_id)
+        session_timeout_ms = entry.group_config.consumer_session_timeout_ms
         for name, member in group.members.items():
             entry.statements[name] = ConsumerStatements.loaded(
                 member, known_member(group, name).named
             )
-            entry.timers.set((_SESSION, name), member.session_timeout_ms)
+            entry.timers.set((_SESSION, name), session_timeout_ms)
             if member.revoking:
                 entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
         entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
-    def _read(self, entry: _Entry) -> tuple[ClusterConfig, Group]:
-        return self._cluster.image().cluster_config(), entry.log.load()
+    def _read(self, entry: _Entry) -> tuple[MetadataImage, Group]:
+        return self._cluster.image(), entry.log.load()
 
     def _entry(self, group_id: str) -> _Entry:
         entry = self._entries.get(group_id)

@@ -260,6 +260,21 @@ def test_a_gateway_that_clients_are_not_sent_to_commits_nothing(cluster, gateway
     asyncio.run(run())
 
 
+def test_a_group_has_timeouts_of_its_own_within_a_check(cluster, gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        assert gateway.timer("session", "a").delay_s == 45
+        timeouts = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 700}
+        Admin(cluster.root).alter_configs([ConfigResource("group", "g", timeouts)])
+        await gateway.end("check")
+        request = ConsumerHeartbeat(Member("a"), a.epoch)
+        assert (await gateway.groups.heartbeat("g", request)).interval_ms == 700
+        assert gateway.timer("session", "a").delay_s == 50
+
+    asyncio.run(run())
+
+
 def test_new_partitions_are_found(cluster, gateway, clients):
     async def run():
         a, *_ = clients
