@@ -15,6 +15,7 @@ from spark_log.config import (
     ClientQuotaConfig,
     ClusterConfig,
     ConsumerConfig,
+    GroupConfig,
     ProducerConfig,
     ToolConfig,
     TopicConfig,
@@ -151,6 +152,10 @@ class TestTable:
             "leader.imbalance.per.broker.percentage": 10,
             "leader.imbalance.check.interval.seconds": 300,
             "replication.throttled.rate": 2**63 - 1,
+        }
+        assert GroupConfig.parse({}).dotted() == {
+            "consumer.session.timeout.ms": 45_000,
+            "consumer.heartbeat.interval.ms": 5000,
         }
         assert ClientQuotaConfig.parse({}).dotted() == {
             "producer_byte_rate": 2**63 - 1,

@@ -558,9 +558,9 @@ class Admin(ForeignMethods):
     ) -> None:
         """Change configs, all of them or none; keys that are not given stay (KIP-339).
 
-        Resources are topics, or the cluster: ``ConfigResource(ConfigResourceType.BROKER, "",
-        {…})``. A process that has a topic open applies a change when it next refreshes the metadata
-        (``metadata.max.age.ms``).
+        Resources are topics, consumer groups, or the cluster:
+        ``ConfigResource(ConfigResourceType.BROKER, "", {…})``. A process that has a topic open
+        applies a change when it next refreshes the metadata (``metadata.max.age.ms``).
 
         Args:
             config_resources: the resources; ``configs`` of each is a dict: key → new value, or

@@ -8,6 +8,7 @@ from .client import DEFAULT_API_TIMEOUT_MS as DEFAULT_API_TIMEOUT_MS
 from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig
+from .cluster import GroupConfig as GroupConfig
 from .compression import CODECS as CODECS
 from .conf_files import CONF_FILES as CONF_FILES
 from .conf_files import conf_directory as conf_directory

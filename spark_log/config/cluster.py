@@ -126,6 +126,29 @@ class ClusterConfig(ReplicationConfig):
         return config
 
 
+class GroupConfig(ConfigModel):
+    """Settings of one consumer group that gateways coordinate, kept in the metadata log (KIP-848).
+
+    Set them with `spark-log configs alter --entity-type groups --entity-name GROUP`, or with
+    Kafka's `kafka-configs --group GROUP`. A group without a value of its own has that of
+    `group.consumer.session.timeout.ms` or `group.consumer.heartbeat.interval.ms` of the cluster.
+    A gateway that has the group in memory applies a change within ten seconds.
+    """
+
+    title: ClassVar[str] = "Consumer group"
+
+    consumer_session_timeout_ms: PositiveInt = Field(
+        default=45_000,
+        description="Time without heartbeats after which a gateway removes a member that uses "
+        "`group.protocol=consumer` from this group.",
+    )
+    consumer_heartbeat_interval_ms: PositiveInt = Field(
+        default=5000,
+        description="Time between two heartbeats of a member that uses `group.protocol=consumer` "
+        "in this group; less than `consumer.session.timeout.ms`.",
+    )
+
+
 class ClientQuotaConfig(ConfigModel):
     """Limits of what one client may produce and consume, kept in the metadata log (KIP-13).
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spark_log.config.admin import AdminConfig
-from spark_log.config.cluster import ClientQuotaConfig, ClusterConfig
+from spark_log.config.cluster import ClientQuotaConfig, ClusterConfig, GroupConfig
 from spark_log.config.consumer import ConsumerConfig
 from spark_log.config.gateway import GatewayConfig
 from spark_log.config.model import ConfigModel
@@ -19,6 +19,7 @@ MODELS: Final[tuple[type[ConfigModel], ...]] = (
     ConsumerConfig,
     AdminConfig,
     ClusterConfig,
+    GroupConfig,
     ClientQuotaConfig,
     GatewayConfig,
     ToolConfig,

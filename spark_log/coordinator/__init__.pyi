@@ -30,10 +30,12 @@ from .group import Heartbeats as Heartbeats
 from .group import HeartbeatWriter as HeartbeatWriter
 from .group import Member as Member
 from .group import MemberStatus as MemberStatus
+from .group import begin_generation as begin_generation
 from .group import check_regex as check_regex
 from .group import encode_assignment as encode_assignment
 from .group import leave_static as leave_static
 from .group import newest_heartbeat_us as newest_heartbeat_us
+from .group import note_named as note_named
 from .group import release_revoked as release_revoked
 from .group import remove_classic as remove_classic
 from .group import remove_consumers as remove_consumers

@@ -1,8 +1,8 @@
 """Describes and alters the configs in the metadata log.
 
 These are configs of topics, configs of the cluster, as Kafka's default for all brokers (KIP-133,
-KIP-226, KIP-339), and quotas of client ids, with a default for all client ids (KIP-13, KIP-257,
-KIP-546).
+KIP-226, KIP-339), configs of consumer groups (KIP-848), and quotas of client ids, with a default
+for all client ids (KIP-13, KIP-257, KIP-546).
 
 The functions are pure: they depend on the overrides and on the config tables in `spark_log.config`.
 `Admin` reads and commits.
@@ -18,6 +18,7 @@ from spark_log.config import (
     ClientQuotaConfig,
     ClusterConfig,
     ConfigModel,
+    GroupConfig,
     TopicConfig,
     to_text,
     unknown_key_error,
@@ -27,6 +28,7 @@ from spark_log.metadata.image import DEFAULT_CLIENT, MetadataImage
 from spark_log.metadata.records import (
     CLIENT_RESOURCE,
     CLUSTER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     ConfigRecord,
 )
@@ -67,12 +69,17 @@ class ConfigKind:
 
         Raises:
             UnknownTopicOrPartitionError: there is no such topic.
-            InvalidConfigurationError: the name is the id of a single broker.
+            InvalidConfigurationError: the name is the id of a single broker, or the empty id of a
+                group.
         """
         if self.resource_type == TOPIC_RESOURCE:
             return image.topic(name).overrides
         if self.resource_type == CLIENT_RESOURCE:
             return image.client_overrides.get(name, {})
+        if self.resource_type == GROUP_RESOURCE:
+            if not name:
+                raise InvalidConfigurationError("the id of the group is empty; give one")
+            return image.group_overrides.get(name, {})
         if name:
             raise InvalidConfigurationError(
                 f"broker {name!r} has no configs of its own; for the cluster give the empty "
@@ -86,15 +93,18 @@ class ConfigKind:
             return image.inherited()
         if self.resource_type == CLIENT_RESOURCE and name != DEFAULT_CLIENT:
             return image.client_overrides.get(DEFAULT_CLIENT, {})
-        return {}
+        return image.inherited_by_groups() if self.resource_type == GROUP_RESOURCE else {}
 
     def names(self, image: MetadataImage) -> list[str]:
         """Return the names of the resources of this kind, sorted.
 
-        Client ids are included if they have a quota. The name of the cluster is empty.
+        Client ids are included if they have a quota, groups if they have a config. The name of the
+        cluster is empty.
         """
         if self.resource_type == TOPIC_RESOURCE:
             return [topic.name for topic in image.topics()]
+        if self.resource_type == GROUP_RESOURCE:
+            return sorted(image.group_overrides)
         return sorted(image.client_overrides) if self.resource_type == CLIENT_RESOURCE else [""]
 
     def own_source(self, name: str) -> str:
@@ -110,11 +120,15 @@ CLUSTER_CONFIGS = ConfigKind(CLUSTER_RESOURCE, ClusterConfig, DEFAULT_BROKER_SOU
 CLIENT_CONFIGS = ConfigKind(
     CLIENT_RESOURCE, ClientQuotaConfig, "DYNAMIC_CLIENT_QUOTA", DEFAULT_CLIENT_SOURCE
 )
+GROUP_CONFIGS = ConfigKind(
+    GROUP_RESOURCE, GroupConfig, "DYNAMIC_GROUP_CONFIG", DEFAULT_BROKER_SOURCE
+)
 
 CONFIG_KINDS: Final[Mapping[ConfigResourceType, ConfigKind]] = {
     ConfigResourceType.TOPIC: TOPIC_CONFIGS,
     ConfigResourceType.BROKER: CLUSTER_CONFIGS,
     ConfigResourceType.CLIENT: CLIENT_CONFIGS,
+    ConfigResourceType.GROUP: GROUP_CONFIGS,
 }
 
 

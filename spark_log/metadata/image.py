@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from spark_log.config import ClientQuotaConfig, ClusterConfig, ReplicationConfig
+from spark_log.config import ClientQuotaConfig, ClusterConfig, GroupConfig, ReplicationConfig
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     CorruptRecordError,
@@ -18,6 +18,7 @@ from spark_log.metadata.features import TABLE_VERSION, check_feature_level
 from spark_log.metadata.records import (
     CLIENT_RESOURCE,
     CLUSTER_RESOURCE,
+    GROUP_RESOURCE,
     TOPIC_RESOURCE,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -64,6 +65,7 @@ class MetadataImage:
         controller: the newest controller; None if there was none yet.
         cluster_overrides: the config overrides of the whole cluster.
         client_overrides: client id, or `DEFAULT_CLIENT` → its quotas; without empty entries.
+        group_overrides: id of a consumer group → its configs; without empty entries.
         features: name of a feature → the record of its finalized level.
         scram_credentials: name of a user → number of a mechanism → the user's credential; without
             empty entries.
@@ -79,6 +81,7 @@ class MetadataImage:
         self.controller: RegisterControllerRecord | None = None
         self.cluster_overrides: dict[str, str] = {}
         self.client_overrides: dict[str, dict[str, str]] = {}
+        self.group_overrides: dict[str, dict[str, str]] = {}
         self.features: dict[str, FeatureLevelRecord] = {}
         self.scram_credentials: dict[str, Mapping[int, UserScramCredentialRecord]] = {}
         self._topics: dict[str, TopicImage] = {}
@@ -98,6 +101,7 @@ class MetadataImage:
         image.next_producer_id = self.next_producer_id
         image.cluster_overrides = dict(self.cluster_overrides)
         image.client_overrides = dict(self.client_overrides)
+        image.group_overrides = dict(self.group_overrides)
         image.features = dict(self.features)
         image.scram_credentials = dict(self.scram_credentials)
         image._topics = dict(self._topics)
@@ -112,9 +116,13 @@ class MetadataImage:
         yield from self.features.values()
         for key, value in self.cluster_overrides.items():
             yield _config(CLUSTER_RESOURCE, "", key, value)
-        for client, overrides in self.client_overrides.items():
-            for key, value in overrides.items():
-                yield _config(CLIENT_RESOURCE, client, key, value)
+        for kind, named in (
+            (CLIENT_RESOURCE, self.client_overrides),
+            (GROUP_RESOURCE, self.group_overrides),
+        ):
+            for name, overrides in named.items():
+                for key, value in overrides.items():
+                    yield _config(kind, name, key, value)
         for credentials in self.scram_credentials.values():
             yield from credentials.values()
         if self.next_producer_id:
@@ -159,6 +167,20 @@ class MetadataImage:
     def inherited(self) -> dict[str, str]:
         """Return the cluster's overrides that apply to topics without an override of their own."""
         return {key: value for key, value in self.cluster_overrides.items() if key in _INHERITED}
+
+    def inherited_by_groups(self) -> dict[str, str]:
+        """Return the cluster's overrides that apply to groups without an override of their own."""
+        known = GroupConfig.keys()
+        return {
+            name: value
+            for key, value in self.cluster_overrides.items()
+            if key.startswith("group.") and (name := key.removeprefix("group.")) in known
+        }
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the configs of a consumer group: its own, else the cluster's."""
+        own = self.group_overrides.get(group_id, {})
+        return parse_overrides(GroupConfig, self.inherited_by_groups() | own)
 
     def client_quota(self, client_id: str) -> ClientQuotaConfig:
         """Return the quotas of a client id: for each kind its own, else the default, else none.
@@ -287,9 +309,9 @@ class MetadataImage:
                     for topic_id, topic in self._topics.items()
                 }
         elif record.resource_type == CLIENT_RESOURCE:
-            overrides = dict(self.client_overrides.pop(name, {}))  # do not change other images
-            _set(overrides, record)
-            self.client_overrides |= {name: overrides} if overrides else {}
+            _set_named(self.client_overrides, record)
+        elif record.resource_type == GROUP_RESOURCE:
+            _set_named(self.group_overrides, record)
         else:  # of a kind that a newer version added
             self.is_complete = False
 
@@ -366,6 +388,12 @@ def _config(resource_type: str, resource_name: str, name: str, value: str) -> Co
     return ConfigRecord(
         resource_type=resource_type, resource_name=resource_name, name=name, value=value
     )
+
+
+def _set_named(named: dict[str, dict[str, str]], record: ConfigRecord) -> None:
+    overrides = dict(named.pop(record.resource_name, {}))  # do not change other images
+    _set(overrides, record)
+    named |= {record.resource_name: overrides} if overrides else {}
 
 
 def _set(overrides: dict[str, str], record: ConfigRecord) -> None:

@@ -24,6 +24,9 @@ CLIENT_RESOURCE = "client"
 """``resource_type`` of a `ConfigRecord` with the quota of a client id. KRaft has a separate record
 type for quotas. Older versions would refuse to read that; they ignore an unknown resource type."""
 
+GROUP_RESOURCE = "group"
+"""``resource_type`` of a `ConfigRecord` of a consumer group, by its id (KIP-848)."""
+
 
 class MetadataRecord(VersionedRecord):
     """Base class of all metadata records. Fields that a newer version added are kept."""

@@ -17,6 +17,7 @@ class ConfigResourceType(IntEnum):
     CLIENT = 1
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)

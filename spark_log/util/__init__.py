@@ -8,6 +8,7 @@
 - `exports`, `lazy_property`, `foreign_methods`: names of modules and objects that are looked up.
 - `log_level`: log lines that an operator turns on by an environment variable.
 - `stop_signals`: SIGTERM and SIGINT as an event.
+- `any_address`: whether an address to listen on means all of a machine.
 - `throttle`: a limit in bytes per second.
 - `versioned_records`: records as versioned JSON, of the metadata, of groups and of transactions.
 """

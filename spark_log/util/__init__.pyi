@@ -1,3 +1,4 @@
+from .any_address import is_any_address as is_any_address
 from .backoff import retry_pause_ms as retry_pause_ms
 from .clock import SYSTEM_CLOCK as SYSTEM_CLOCK
 from .clock import Clock as Clock

@@ -16,7 +16,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import PartitionChangeRecord
+from spark_log.metadata import MetadataImage, PartitionChangeRecord
 from tests.metadata.support import metadata_files
 
 
@@ -157,10 +157,44 @@ def test_a_lower_min_insync_replicas_makes_nobody_eligible_in_the_same_change(ad
     assert cluster.topic("a").partitions[0].eligible_leader_replicas == ()
 
 
+def test_a_group_has_its_own_config_else_that_of_the_cluster(admin, root):
+    admin.create_topics([NewTopic("a")])
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    of_cluster = {f"group.{session}": 60_000, f"group.{interval}": 2000}
+    admin.alter_configs(
+        [ConfigResource("broker", "", of_cluster), ConfigResource("group", "g", {session: 50_000})]
+    )
+
+    def configs(group_id):
+        found = admin.describe_configs([ConfigResource("group", group_id)])["group"][group_id]
+        return {each.name: (each.value, each.source) for each in found.values()}
+
+    inherited = "DYNAMIC_DEFAULT_BROKER_CONFIG"
+    assert configs("g") == {
+        session: ("50000", "DYNAMIC_GROUP_CONFIG"),
+        interval: ("2000", inherited),
+    }
+    assert configs("h") == {session: ("60000", inherited), interval: ("2000", inherited)}
+    image = Cluster(root).image()
+    again = MetadataImage()
+    for record in image.records():
+        again.replay(record)
+    assert again.group_config("g") == image.group_config("g")
+    assert image.group_config("g").consumer_session_timeout_ms == 50_000
+    assert image.group_config("h").consumer_heartbeat_interval_ms == 2000
+    admin.reset_configs([ConfigResource("group", "g")])
+    assert Cluster(root).image().group_overrides == {}
+    assert image.group_overrides == {"g": {session: "50000"}}, "an image does not change"
+    with pytest.raises(InvalidConfigurationError, match="the id of the group is empty"):
+        admin.describe_configs([ConfigResource("group", "")])
+
+
 def test_resources_that_can_be_described_are_listed(admin):
     admin.create_topics([NewTopic("b"), NewTopic("a")])
     admin.alter_client_quotas({"app": {"producer_byte_rate": 1}, None: {"consumer_byte_rate": 2}})
-    listed = {"topic": ["a", "b"], "broker": [""], "client": ["", "app"]}
+    timeout = "consumer.session.timeout.ms"
+    admin.alter_configs([ConfigResource("group", "g", {timeout: 50_000})])
+    listed = {"topic": ["a", "b"], "broker": [""], "client": ["", "app"], "group": ["g"]}
     assert admin.list_config_resources() == listed
     assert admin.list_config_resources(["TOPIC"]) == {"topic": ["a", "b"]}
     assert admin.list_config_resources([ConfigResourceType.CLIENT]) == {"client": ["", "app"]}
@@ -169,4 +203,4 @@ def test_resources_that_can_be_described_are_listed(admin):
     )
     assert {kind: list(names) for kind, names in described.items()} == listed
     with pytest.raises(InvalidConfigurationError, match="expected topic, broker"):
-        admin.list_config_resources(["group"])
+        admin.list_config_resources(["cluster"])

@@ -140,6 +140,33 @@ class TestLimitsOfGroups:
         assert message in outcome.error
 
 
+GROUPS = ["--entity-type", "groups"]
+
+
+class TestTimeoutsOfGroups:
+    def test_are_set_described_with_their_source_and_removed(self, shell, root):
+        argv = ["configs", "alter", *GROUPS, "--entity-name", "billing"]
+        outcome = shell(*argv, "--add-config", "consumer.session.timeout.ms=50000")
+        assert (outcome.status, outcome.out, outcome.err) == (0, "Altered billing.\n", "")
+        rows = [line.split()[:4] for line in shell("configs", "describe", *GROUPS).lines]
+        assert rows == [
+            ["GROUP", "KEY", "VALUE", "SOURCE"],
+            ["billing", "consumer.session.timeout.ms", "50000", "DYNAMIC_GROUP_CONFIG"],
+        ]
+        shell(*argv, "--delete-config", "consumer.session.timeout.ms")
+        outcome = shell("configs", "describe", *GROUPS)
+        assert outcome.err == "All settings have their default values; --all shows them.\n"
+
+    def test_need_a_group(self, shell, root):
+        change = ["--add-config", "consumer.session.timeout.ms=50000"]
+        outcome = shell("configs", "alter", *GROUPS, *change)
+        assert outcome.status == 2
+        assert "which group?" in outcome.error
+        outcome = shell("configs", "alter", *GROUPS, "--entity-default", *change)
+        assert outcome.status == 2
+        assert "groups have no common settings" in outcome.error
+
+
 CLIENTS = ["--entity-type", "clients"]
 
 

@@ -219,7 +219,7 @@ class TestContent:
 
     def test_a_config_of_an_unknown_resource_is_not_understood(self):
         image = MetadataImage()
-        image.replay(config("group", "g", "a", "b"))
+        image.replay(config("client-metrics", "g", "a", "b"))
         assert not image.copy().is_complete
 
     def test_the_state_is_written_anew_when_many_records_lie_behind_it(self, memory_store, clock):

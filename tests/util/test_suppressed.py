@@ -123,7 +123,6 @@ SILENT = {
         "cli/options/completion.py",
         "Exception",
     ): "what is printed would stand in the user's command line",
-    ("cli/options/gateway.py", "OSError"): "the text is no address: it is the name of a host",
     ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
@@ -158,6 +157,7 @@ SILENT = {
     ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
     ("storage/local.py", "OSError"): "a directory above the root may belong to another user",
     ("storage/root_guard.py", "OSError"): "the check behind it raises the error of a missing root",
+    ("util/any_address.py", "OSError"): "the text is no address: it is the name of a host",
 }
 """Where a broad error is passed over without a word, and why that hides nothing."""
 

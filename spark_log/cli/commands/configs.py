@@ -1,4 +1,4 @@
-"""``spark-log configs``: describe and change settings of topics, clients and the cluster."""
+"""``spark-log configs``: describe and change settings of topics, clients, groups, the cluster."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class EntityType(StrEnum):
     TOPICS = "topics"
     BROKERS = "brokers"
     CLIENTS = "clients"
+    GROUPS = "groups"
 
 
 EntityTypeOption = Annotated[
     EntityType,
     typer.Option(
         "--entity-type",
-        help="topics; brokers: settings of the whole cluster; clients: quotas.",
+        help="topics; brokers: settings of the whole cluster; clients: quotas; groups: timeouts of "
+        "consumer groups.",
     ),
 ]
 EntityNameOption = Annotated[
@@ -43,7 +45,7 @@ EntityNameOption = Annotated[
     typer.Option(
         "--entity-name",
         metavar="NAME",
-        help="A topic or a client id. Repeatable.",
+        help="A topic, a client id or a group. Repeatable.",
         autocompletion=complete_topics,
     ),
 ]
@@ -75,8 +77,8 @@ def describe_configs(
 ) -> None:
     """Describe settings and their sources.
 
-    Shows settings of topics, of clients or of the whole cluster. Without --all only settings that
-    were changed are shown. With --json each setting has its description, too.
+    Shows settings of topics, of clients, of groups or of the whole cluster. Without --all only
+    settings that were changed are shown. With --json each setting has its description, too.
     """
     admin = root.admin()
     kind, names = _resources(entity_type, entity_default, topics.given, entity_name)
@@ -145,8 +147,8 @@ def alter_configs(
 ) -> None:
     """Change settings.
 
-    Changes settings of topics, of clients or of the whole cluster. Either all changes are made, or
-    none. Settings that are not named stay unchanged.
+    Changes settings of topics, of clients, of groups or of the whole cluster. Either all changes
+    are made, or none. Settings that are not named stay unchanged.
     """
     kind, names = _resources(entity_type, entity_default, topics.given, entity_name)
     if not names:
@@ -154,6 +156,8 @@ def alter_configs(
             raise InvalidConfigurationError(
                 "which client? Give --entity-name with a client id, or --entity-default"
             )
+        if kind is ConfigResourceType.GROUP:
+            raise InvalidConfigurationError("which group? Give --entity-name with its id")
         raise InvalidConfigurationError("which topics? Give TOPIC or --topic")
     pairs = [*_file_pairs(add_config_file), *_pairs(add_config or [])]
     added = parse_pairs("--add-config", pairs)
@@ -198,15 +202,19 @@ def _resources(
         return ConfigResourceType.CLIENT, [DEFAULT_CLIENT] if entity_default else names
     if entity_default:
         raise InvalidConfigurationError(
-            "--entity-default: topics have no common settings; give it with --entity-type brokers "
-            "or clients, or name topics"
+            f"--entity-default: {entity_type} have no common settings; give it with --entity-type "
+            f"brokers or clients, or name {entity_type}"
         )
+    if entity_type is EntityType.GROUPS:
+        return ConfigResourceType.GROUP, names
     return ConfigResourceType.TOPIC, names
 
 
 def _all_names(kind: ConfigResourceType, admin: Admin) -> list[str]:
     if kind is ConfigResourceType.TOPIC:
         return admin.list_topics()
+    if kind is ConfigResourceType.GROUP:
+        return admin.list_config_resources([kind])["group"]
     return [DEFAULT_CLIENT if name is None else name for name in admin.describe_client_quotas()]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ import typer
 from spark_log.cli.options.properties import load_pairs, parse_pairs, warn_of_secrets
 from spark_log.config import GatewayConfig
 from spark_log.errors import InvalidConfigurationError
+from spark_log.util import is_any_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def advertised_address(listen_host: str, advertise: str | None) -> tuple[str, in
         InvalidConfigurationError: no client can connect to the address, or it is not valid.
     """
     if advertise is None:
-        if _is_any_address(listen_host):
+        if is_any_address(listen_host):
             raise InvalidConfigurationError(
                 f"--listen {listen_host} means all addresses of this machine, and no client can "
                 f"connect to that; add --advertise with the name or the address of this machine "
@@ -134,25 +134,12 @@ def advertised_address(listen_host: str, advertise: str | None) -> tuple[str, in
             )
         return None
     host, port = gateway_address("--advertise", advertise, default_port=0)
-    if _is_any_address(host):
+    if is_any_address(host):
         raise InvalidConfigurationError(
             f"--advertise {advertise}: no client can connect to {host}; give the name or the "
             f"address of this machine that clients connect to"
         )
     return host, port
-
-
-def _is_any_address(host: str) -> bool:
-    """Return whether a host means all addresses: ``0.0.0.0``, ``::``, or another spelling."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        try:
-            return not any(socket.inet_aton(host))
-        except OSError:
-            return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return address.is_unspecified or (mapped is not None and mapped.is_unspecified)
 
 
 def _authenticates(config: GatewayConfig) -> bool:

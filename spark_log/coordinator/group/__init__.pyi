@@ -8,8 +8,10 @@ from .classic import ClassicMember as ClassicMember
 from .consumer import CONSUMER_ASSIGNORS as CONSUMER_ASSIGNORS
 from .consumer import ConsumerGroup as ConsumerGroup
 from .consumer import ConsumerMember as ConsumerMember
+from .consumer_decisions import begin_generation as begin_generation
 from .consumer_decisions import check_regex as check_regex
 from .consumer_decisions import leave_static as leave_static
+from .consumer_decisions import note_named as note_named
 from .consumer_decisions import release_revoked as release_revoked
 from .consumer_decisions import remove_consumers as remove_consumers
 from .consumer_decisions import subscribe_consumer as subscribe_consumer

@@ -8,10 +8,16 @@ is its generation: each change of members, subscriptions or partitions begins on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from spark_log.coordinator.group.records import ConsumerMemberPart, ConsumerPart
+from spark_log.coordinator.group.records import (
+    ConsumerMemberPart,
+    ConsumerPart,
+    topic_partitions,
+)
+from spark_log.types import TopicPartition
+from spark_log.util import to_partitions
 
 CONSUMER_ASSIGNORS: Final = ("uniform", "range")
 """The assignors of ``group.remote.assignor``; the first one is used if no member names one."""
@@ -31,6 +37,9 @@ class ConsumerMember:
         regex: the regular expression of topics that it subscribes to, in RE2's syntax.
         assignor: the assignor that it prefers, one of `CONSUMER_ASSIGNORS`.
         has_left: whether it is a static member whose process has ended, and may start again.
+        named: the partitions among those that it is to revoke that it had named in a heartbeat when
+            the record was written, so that it is not about to take them (protocol G20). Programs
+            that do not know the field leave them out.
     """
 
     epoch: int
@@ -39,6 +48,13 @@ class ConsumerMember:
     regex: str | None = None
     assignor: str | None = None
     has_left: bool = False
+    named: frozenset[TopicPartition] = frozenset()
+
+    def with_subscription(self, wanted: ConsumerMember) -> ConsumerMember:
+        """Return the member with what another one subscribes to, prefers, and is."""
+        return replace(
+            wanted, epoch=self.epoch, previous_epoch=self.previous_epoch, named=self.named
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +76,10 @@ class ConsumerGroup:
     def of(part: ConsumerPart) -> ConsumerGroup:
         """Return the members from their stored form."""
         return ConsumerGroup(
-            {name: ConsumerMember(**dict(each)) for name, each in part.members.items()}
+            {
+                name: ConsumerMember(**{**dict(each), "named": topic_partitions(each.named)})
+                for name, each in part.members.items()
+            }
         )
 
     def to_part(self) -> ConsumerPart:
@@ -74,6 +93,7 @@ class ConsumerGroup:
                     regex=each.regex,
                     assignor=each.assignor,
                     has_left=each.has_left,
+                    named=to_partitions(each.named),
                 )
                 for name, each in self.members.items()
             }

@@ -34,6 +34,22 @@ _OUR_ASSIGNORS = dict(zip(CONSUMER_ASSIGNORS, ("sticky", "range"), strict=True))
 _NOTHING: frozenset[TopicPartition] = frozenset()
 
 
+def note_named(group: Group, named: Mapping[str, frozenset[TopicPartition]]) -> Group:
+    """Return a group with what its members have named; the next record has what matters of it.
+
+    Args:
+        group: the present group.
+        named: by member, the partitions that it has named.
+    """
+    if group.consumer is None:
+        return group
+    members = {
+        name: replace(each, named=named.get(name, _NOTHING))
+        for name, each in group.consumer.members.items()
+    }
+    return replace(group, consumer=ConsumerGroup(members))
+
+
 def subscribe_consumer(
     group: Group, member: Member, wanted: ConsumerMember, topics: ExistingTopics
 ) -> GroupRecord | None:
@@ -51,7 +67,7 @@ def subscribe_consumer(
     present = group.members.get(member.member_id)
     if present is not None:
         before = known[member.member_id]
-        after = replace(wanted, epoch=before.epoch, previous_epoch=before.previous_epoch)
+        after = before.with_subscription(wanted)
         shown = replace(
             member,
             topics=present.topics,
@@ -106,8 +122,15 @@ def release_revoked(group: Group, member_id: str) -> GroupRecord | None:
     known[member_id] = replace(before, epoch=group.generation + 1, previous_epoch=before.epoch)
     members = {**group.members, member_id: replace(member, revoking=_NOTHING)}
     members = _take_step(members, {each.member_id: each.target for each in members.values()})
-    after = group.next_generation(members=members, consumer=ConsumerGroup(known))
+    after = group.next_generation(members=members, consumer=_consumer(known, members))
     return after.to_record("release", (member_id,), "")
+
+
+def begin_generation(group: Group) -> GroupRecord:
+    """Begin a generation in which nothing changes, so that no other process has the newest one."""
+    consumer = _consumer(_known(group), group.members)
+    after = group.next_generation(members=group.members, consumer=consumer)
+    return after.to_record("load", (), "")
 
 
 def leave_static(group: Group, member_id: str, topics: ExistingTopics) -> GroupRecord | None:
@@ -155,6 +178,16 @@ def _known(group: Group) -> dict[str, ConsumerMember]:
     return dict(group.consumer.members) if group.consumer is not None else {}
 
 
+def _consumer(known: Mapping[str, ConsumerMember], members: Mapping[str, Member]) -> ConsumerGroup:
+    """Return the members' other part, with what they have named of what they are to revoke."""
+    return ConsumerGroup(
+        {
+            name: replace(each, named=each.named & members[name].revoking)
+            for name, each in known.items()
+        }
+    )
+
+
 def _reassign(
     group: Group,
     change: str,
@@ -180,7 +213,7 @@ def _reassign(
         target = assignor(_OUR_ASSIGNORS[protocol]).assign(counts, subscriptions)
         members = _take_step(members, target)
     after = group.next_generation(
-        protocol=protocol, topics=relevant, members=members, consumer=ConsumerGroup(known)
+        protocol=protocol, topics=relevant, members=members, consumer=_consumer(known, members)
     )
     return after.to_record(change, tuple(about), "")
 

@@ -100,6 +100,7 @@ class ConsumerMemberPart(RecordFields):
     regex: str | None = None
     assignor: str | None = None
     has_left: bool = False
+    named: Partitions = Field(default={})
 
 
 class ConsumerPart(RecordFields):
@@ -115,7 +116,7 @@ class GroupRecord(StateRecord):
         group_id: the group's id; the directory's name may be too short for it.
         generation: the group's generation; not lower than that of the record before it.
         revision: the number of the change within the generation; 0 for the change that began it.
-        change: ``join``, ``leave``, ``expire``, ``release``, ``topics``, ``fence``,
+        change: ``join``, ``leave``, ``expire``, ``release``, ``topics``, ``load``, ``fence``,
             ``sync``, ``send-offsets`` or ``settle-offsets``. The last two change pending offsets
             alone; ``sync`` is the assignment of a classic group.
         changed_members: the ids of the members that joined, left, expired or released.

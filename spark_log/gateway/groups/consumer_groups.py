@@ -17,10 +17,14 @@ from spark_log.coordinator import (
     ConsumerMember,
     Group,
     GroupLog,
+    GroupRecord,
+    GroupTopic,
     Member,
     OffsetsTable,
+    begin_generation,
     check_regex,
     leave_static,
+    note_named,
     release_revoked,
     remove_consumers,
     subscribe_consumer,
@@ -67,7 +71,8 @@ from spark_log.types import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.cluster import Cluster
-    from spark_log.config import ClusterConfig
+    from spark_log.config import ClusterConfig, GroupConfig
+    from spark_log.metadata import MetadataImage
 
 CHECK_INTERVAL_MS = 10_000
 """Time between two looks at a group's topics, and at its log: within it, members get new partitions
@@ -104,16 +109,21 @@ class _Entry:
         log: reads and writes the group.
         group: the group; None before it is loaded, and after it was lost.
         config: the cluster's settings when the group was loaded.
+        group_config: the group's settings by the metadata that were read last.
         lock: held during an event.
         timers: its timers.
         statements: by member, what it was told and has said.
+        has_written: whether the group's newest record is of this gateway, since it loaded the
+            group. Another gateway that tells members of what it did not give writes one first.
     """
 
     log: CoordinatedConsumerGroup
     timers: GroupTimers = field(init=False)
     group: Group | None = None
     config: ClusterConfig | None = None
+    group_config: GroupConfig | None = None
     statements: dict[str, ConsumerStatements] = field(default_factory=dict)
+    has_written: bool = False
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -208,7 +218,7 @@ class ConsumerGroups:
                 while join is not None and join.is_repeated:
                     join.is_repeated = False
                     await self._check(group_id, entry)  # as of after the repeat
-                return self._answer(group_id, entry, request)
+                return await self._answer(group_id, entry, request)
         except RefusedError as refused:
             return ConsumerHeartbeatAnswer(refused.error, refused.message)
 
@@ -323,25 +333,26 @@ class ConsumerGroups:
     async def _join(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
         group, member = _loaded(entry), request.member
         assert entry.config is not None
+        assert entry.group_config is not None
         check_join(group, member, entry.config.group_max_size)
         if member.member_id in group.members:
             # Its client has lost its membership, or an answer: it reads nothing of what it was to
             # revoke.
             name = member.member_id
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
-        if member.instance_id and (holder := group.instances.get(member.instance_id)):
-            _end_timers(entry, holder.member_id)
         wanted = ConsumerMember(0, 0, request.topics or (), request.regex or None, request.assignor)
         await self._subscribe(
             group_id,
             entry,
             replace(
                 member,
-                session_timeout_ms=entry.config.group_consumer_session_timeout_ms,
+                session_timeout_ms=entry.group_config.consumer_session_timeout_ms,
                 rebalance_timeout_ms=request.rebalance_timeout_ms or 0,
             ),
             wanted,
         )
+        if member.instance_id and (holder := group.instances.get(member.instance_id)):
+            _end_timers(entry, holder.member_id)
         entry.statements[member.member_id] = ConsumerStatements()  # it has abandoned all
 
     async def _continue(self, group_id: str, entry: _Entry, request: ConsumerHeartbeat) -> None:
@@ -349,7 +360,7 @@ class ConsumerGroups:
         owned = check_epoch(group, request)
         await self._subscribe(group_id, entry, *continued(group, request))
         revoking = _loaded(entry).members[name].revoking
-        if _statements(entry, name).on_heartbeat(request, owned, revoking):
+        if entry.statements[name].on_heartbeat(request, owned, revoking):
             await self._write(group_id, entry, lambda now, _: release_revoked(now, name))
 
     async def _subscribe(
@@ -367,7 +378,7 @@ class ConsumerGroups:
                     f"the regular expression {regex!r} is not one of RE2: {error}",
                 ) from None
         if before is not None:
-            after = replace(wanted, epoch=before.epoch, previous_epoch=before.previous_epoch)
+            after = before.with_subscription(wanted)
             present = group.members[member.member_id]
             same = replace(
                 member,
@@ -404,13 +415,19 @@ class ConsumerGroups:
         if not _loaded(entry).members:
             self._lose(group_id, entry)  # nothing to remember
 
-    def _answer(
+    async def _answer(
         self, group_id: str, entry: _Entry, request: ConsumerHeartbeat
     ) -> ConsumerHeartbeatAnswer:
-        group, name = _loaded(entry), request.member.member_id
-        assert entry.config is not None
+        name = request.member.member_id
+        # A client that knows the group's epoch knows its partitions. Another one may have lost the
+        # answer in which it was told of them.
+        is_known = request.epoch == _loaded(entry).generation and not request.is_full
+        if not is_known:
+            await self._before_telling(group_id, entry, name)
+        group = _loaded(entry)
+        assert entry.group_config is not None
         member = group.members[name]
-        entry.timers.set((_SESSION, name), member.session_timeout_ms)
+        entry.timers.set((_SESSION, name), entry.group_config.consumer_session_timeout_ms)
         # While it has partitions to revoke, it keeps its epoch (UNREVOKED_PARTITIONS).
         epoch = group.generation
         if member.revoking:
@@ -418,24 +435,35 @@ class ConsumerGroups:
             # As in Kafka its time begins when it is told, not when the other member joined.
             if (_REBALANCE, name) not in entry.timers:
                 entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
-        # A client that knows the group's epoch knows its partitions. Another one may have lost the
-        # answer in which it was told of them.
-        is_known = request.epoch == group.generation and not request.is_full
-        assignment = None if is_known else by_topic_id(group, member.owned)
-        if assignment is not None:
-            _statements(entry, name).on_answer(member)
+        if not is_known:
+            entry.statements[name].on_answer(member)
         return ConsumerHeartbeatAnswer(
             GroupError.NONE,
             None,
             epoch,
-            entry.config.group_consumer_heartbeat_interval_ms,
-            assignment,
+            entry.group_config.consumer_heartbeat_interval_ms,
+            None if is_known else by_topic_id(group, member.owned),
         )
+
+    async def _before_telling(self, group_id: str, entry: _Entry, name: str) -> None:
+        """Write a record before a member is told of partitions that it may not know.
+
+        The gateway before this one may still have the group in memory, and would take them from the
+        member at once, as nobody had told it of them. Now it cannot write any more.
+        """
+        owned = _loaded(entry).members[name].owned
+        if not entry.has_written and not owned <= entry.statements[name].named:
+            await self._write(group_id, entry, lambda now, _: begin_generation(now))
 
     async def _write(self, group_id: str, entry: _Entry, decide: DecideGroup) -> None:
         known = _loaded(entry)
+        named = {name: each.named for name, each in entry.statements.items()}
+
+        def decide_next(now: Group, topics: Mapping[str, GroupTopic]) -> GroupRecord | None:
+            return decide(note_named(now, named), topics)
+
         try:
-            entry.group = await self._run_blocking(entry.log.write, decide, known)
+            entry.group = await self._run_blocking(entry.log.write, decide_next, known)
         except GroupLostError:
             self._lose(group_id, entry)
             raise not_coordinator() from None
@@ -448,8 +476,11 @@ class ConsumerGroups:
             self._lose(group_id, entry)
             raise RefusedError(GroupError.COORDINATOR_NOT_AVAILABLE, str(error)) from None
         group = entry.group
+        if entry.log.image is not None:
+            entry.group_config = entry.log.image.group_config(group_id)
         if group is known:
             return
+        entry.has_written = True
         _log.debug("group %s: generation %d, %s", group_id, group.generation, group.state)
         for name, member in group.members.items():
             if not member.revoking:
@@ -459,7 +490,7 @@ class ConsumerGroups:
 
     async def _load(self, group_id: str, entry: _Entry) -> None:
         try:
-            entry.config, group = await self._run_blocking(self._read, entry)
+            image, group = await self._run_blocking(self._read, entry)
         except ForeignMembersError:
             self._lose(group_id, entry)
             raise RefusedError(
@@ -479,15 +510,20 @@ class ConsumerGroups:
             raise
         if self._is_closed:
             raise not_coordinator()
-        entry.group = group
+        entry.group, entry.config = group, image.cluster_config()
+        entry.group_config = image.group_config(group_id)
+        session_timeout_ms = entry.group_config.consumer_session_timeout_ms
         for name, member in group.members.items():
-            entry.timers.set((_SESSION, name), member.session_timeout_ms)
+            entry.statements[name] = ConsumerStatements.loaded(
+                member, known_member(group, name).named
+            )
+            entry.timers.set((_SESSION, name), session_timeout_ms)
             if member.revoking:
                 entry.timers.set((_REBALANCE, name), member.rebalance_timeout_ms)
         entry.timers.set(_CHECK, CHECK_INTERVAL_MS)
 
-    def _read(self, entry: _Entry) -> tuple[ClusterConfig, Group]:
-        return self._cluster.image().cluster_config(), entry.log.load()
+    def _read(self, entry: _Entry) -> tuple[MetadataImage, Group]:
+        return self._cluster.image(), entry.log.load()
 
     def _entry(self, group_id: str) -> _Entry:
         entry = self._entries.get(group_id)
@@ -602,9 +638,3 @@ def _loaded(entry: _Entry) -> Group:
     if entry.group is None:
         raise not_coordinator()
     return entry.group
-
-
-def _statements(entry: _Entry, name: str) -> ConsumerStatements:
-    if name not in entry.statements:
-        entry.statements[name] = ConsumerStatements.unknown(_loaded(entry).members[name])
-    return entry.statements[name]

@@ -1,7 +1,8 @@
 """Statements of a member of the consumer protocol, by which it takes and releases partitions.
 
-They are in memory alone. A gateway that loads a group does not know which partitions its members
-have named, so it takes each for one that its member may be about to take.
+They are in memory. A gateway that loads a group finds in its log which of the partitions that a
+member is to revoke it had named when they were taken from it. It takes each other one for one that
+the member may be about to take.
 
 The rule: (protocol G20).
 """
@@ -49,9 +50,14 @@ class ConsumerStatements:
     times: int = 0
 
     @staticmethod
-    def unknown(member: Member) -> ConsumerStatements:
-        """Return those of a member that others may have told of its partitions."""
-        return ConsumerStatements(taking=member.held)
+    def loaded(member: Member, named: frozenset[TopicPartition]) -> ConsumerStatements:
+        """Return those of a member that others may have told of its partitions.
+
+        Args:
+            member: the member.
+            named: the partitions that it has named, by the group's log.
+        """
+        return ConsumerStatements(taking=member.held - named, named=named)
 
     def on_answer(self, member: Member) -> None:
         """Note an answer with the partitions of the member."""
@@ -76,12 +82,17 @@ class ConsumerStatements:
             return False  # it was sent before one that has arrived
         self.epoch = request.epoch
         before, self.unconfirmed = self.unconfirmed, None
-        if owned is None:
-            if before is None or self.may_take(revoking):
-                return False
-            return has_released(revoking, before)  # unchanged since it has got the answer
-        self.named |= owned
-        self.taking -= owned
+        if owned is not None:
+            self.named |= owned
+            self.taking -= owned
+        if not self.was_told_of(revoking):
+            return bool(revoking)  # it has nothing to say
+        if owned is None:  # unchanged since it has got the answer
+            return (
+                before is not None
+                and not self.may_take(revoking)
+                and has_released(revoking, before)
+            )
         if not has_released(revoking, owned):
             return False
         if not may_be_earlier(request):
@@ -92,6 +103,10 @@ class ConsumerStatements:
             self.unconfirmed = owned
             _log.debug("a release of %s waits for its next heartbeat", request.member.member_id)
         return self.times >= MAX_UNCONFIRMED
+
+    def was_told_of(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Return whether the member may have been told of one of these partitions."""
+        return not partitions.isdisjoint(self.taking | self.named)
 
     def may_take(self, partitions: frozenset[TopicPartition]) -> bool:
         """Return whether the member may be about to take one of these partitions."""

@@ -37,7 +37,12 @@ DecideGroup = Callable[[Group, Mapping[str, GroupTopic]], GroupRecord | None]
 
 
 class CoordinatedConsumerGroup:
-    """Loads and changes one group. For one thread at a time, except `commit`; may block."""
+    """Loads and changes one group. For one thread at a time, except `commit`; may block.
+
+    Attributes:
+        group_id: the group's id.
+        image: the metadata that the last change was decided by; None before the first one.
+    """
 
     def __init__(
         self,
@@ -63,6 +68,7 @@ class CoordinatedConsumerGroup:
         self._read_image = read_image
         self._finalize_feature = finalize_feature
         self._fence = 0
+        self.image: MetadataImage | None = None
 
     def load(self) -> Group:
         """Return the group as its log has it.
@@ -109,9 +115,10 @@ class CoordinatedConsumerGroup:
             self._check(group, known)
             # Commits without membership may have raised the fence of an empty group.
             start = replace(group, generation=max(group.generation, self._fence))
+            self.image = self._read_image()
             topics = {
                 topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
-                for topic in self._read_image().topics()
+                for topic in self.image.topics()
             }
             record = decide(start, topics)
             written[:] = [] if record is None else [group.replay(record)]

@@ -10,6 +10,7 @@ _SOURCES: Final = {
     "DYNAMIC_DEFAULT_BROKER_CONFIG": 3,
     "STATIC_BROKER_CONFIG": 4,
     "DEFAULT_CONFIG": 5,
+    "DYNAMIC_GROUP_CONFIG": 8,
 }
 _TYPES: Final = {"BOOLEAN": 1, "STRING": 2, "INT": 5, "DOUBLE": 6, "LIST": 7}
 """INT is Kafka's LONG: an entry does not say how large its value may be."""

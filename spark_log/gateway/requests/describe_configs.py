@@ -1,4 +1,4 @@
-"""DescribeConfigs: of topics, of the cluster, and of the gateway."""
+"""DescribeConfigs: of topics, of groups, of the cluster, and of the gateway."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ _Response = message_class("DescribeConfigsResponse")
 _TOPIC, _BROKER, _GROUP = 2, 4, 32
 _WITHOUT_CONFIGS: Final = frozenset({8, 16})
 """Loggers of brokers and subscriptions to client metrics: none has configs here."""
-
-_OF_GROUPS: Final = "group.consumer."
-"""The prefix of the cluster's configs that Kafka has as configs of a group, too (KIP-848)."""
 
 _BROKER_NAMES: Final = {
     "cleanup.policy": "log.cleanup.policy",
@@ -80,7 +77,7 @@ def _describe(gateway: Gateway, request: Any, resource: Any) -> Any:
                 result.error_code = ErrorCode.INVALID_REQUEST
                 result.error_message = "Group name must not be empty"
                 return result
-            entries = list(_group_entries(gateway))
+            entries = _group_entries(gateway, resource.resource_name)
         elif resource.resource_type in _WITHOUT_CONFIGS:
             entries = []
         else:
@@ -126,18 +123,19 @@ def _broker_entries(gateway: Gateway, name: str) -> Iterator[ConfigEntry]:
         yield _static_entry(broker_name, default, default, key.type, key.doc)
 
 
-def _group_entries(gateway: Gateway) -> Iterator[ConfigEntry]:
-    """Yield the configs that all groups have from the cluster, by their names as configs of one."""
-    for name, entry in _cluster_entries(gateway).items():
-        if name.startswith(_OF_GROUPS):
-            yield replace(
-                entry,
-                name=name.removeprefix("group."),
-                source="DEFAULT_CONFIG",
-                default=entry.value,
-                is_read_only=True,
-                synonyms=(),
-            )
+def _group_entries(gateway: Gateway, name: str) -> list[ConfigEntry]:
+    """Return the configs of a group, as Kafka shows them.
+
+    A config of the cluster is the default of all groups. One of the group has no other synonym.
+    """
+    group = ConfigResource(ConfigResourceType.GROUP, name)
+    found: Mapping[str, ConfigEntry] = gateway.admin.describe_configs([group])["group"][name]
+    return [
+        replace(entry, default=None, synonyms=entry.synonyms[:1])
+        if entry.source == "DYNAMIC_GROUP_CONFIG"
+        else replace(entry, source="DEFAULT_CONFIG", default=entry.value, synonyms=())
+        for entry in found.values()
+    ]
 
 
 def _cluster_entries(gateway: Gateway) -> Mapping[str, ConfigEntry]:

@@ -73,6 +73,10 @@ def config_resource(resource_type: int, name: str, changes: Changes) -> ConfigRe
     """
     if resource_type == ConfigResourceType.TOPIC:
         return ConfigResource(ConfigResourceType.TOPIC, name, changes)
+    if resource_type == ConfigResourceType.GROUP:
+        if not name:
+            raise InvalidRequestError("Group name must not be empty")
+        return ConfigResource(ConfigResourceType.GROUP, name, changes)
     if resource_type == ConfigResourceType.BROKER:
         if name and all(operation is AlterConfigOp.DELETE for operation, _ in changes.values()):
             return ConfigResource(ConfigResourceType.BROKER, "", {})  # it has none to delete
@@ -84,7 +88,8 @@ def config_resource(resource_type: int, name: str, changes: Changes) -> ConfigRe
         return ConfigResource(ConfigResourceType.BROKER, "", changes)
     raise InvalidRequestError(
         f"configs of the resource type {resource_type} cannot be altered; expected "
-        f"{ConfigResourceType.TOPIC:d} (topic) or {ConfigResourceType.BROKER:d} (broker)"
+        f"{ConfigResourceType.TOPIC:d} (topic), {ConfigResourceType.BROKER:d} (broker) or "
+        f"{ConfigResourceType.GROUP:d} (group)"
     )
 
 

@@ -24,7 +24,7 @@ _Response = message_class("ListConfigResourcesResponse")
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
-    """Answer with the topics, and the gateways as brokers. Groups and metrics have no configs.
+    """Answer with the topics, the groups with configs, and the gateways as brokers.
 
     Version 0 asks for subscriptions to clients' metrics alone.
     """
@@ -34,9 +34,12 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
     if types - _TYPES:
         return _Response(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
-    if _TOPIC in types:
+    if types & {_TOPIC, _GROUP}:
         image = await gateway.run_blocking(gateway.cluster.image)
-        found += _resources(_TOPIC, [topic.name for topic in image.topics()])
+        if _TOPIC in types:
+            found += _resources(_TOPIC, [topic.name for topic in image.topics()])
+        if _GROUP in types:
+            found += _resources(_GROUP, sorted(image.group_overrides))
     ids = [str(each.gateway_id) for each in gateway.gateways]
     for each in sorted(types & {_BROKER, _BROKER_LOGGER}):
         found += _resources(each, ids)

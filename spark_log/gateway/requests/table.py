@@ -57,6 +57,7 @@ from spark_log.gateway.requests import (
     sync_group,
     txn_offset_commit,
     user_scram_credentials,
+    write_txn_markers,
 )
 
 Handle = Callable[[Gateway, RequestContext, Any], Awaitable[Any]]
@@ -126,6 +127,7 @@ _FILES: tuple[_RequestFile, ...] = (
     sasl_handshake,
     sync_group,
     txn_offset_commit,
+    write_txn_markers,
 )
 
 _HANDLERS = (

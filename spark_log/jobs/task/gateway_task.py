@@ -20,10 +20,10 @@ from spark_log.config import BrokerOptions, GatewayConfig
 from spark_log.errors import InvalidConfigurationError
 from spark_log.gateway import GatewayServer, run_event_loop
 from spark_log.storage import StorageOptions
+from spark_log.util import is_any_address
 
 _log = logging.getLogger(__name__)
 
-_ANY_ADDRESS = ("0.0.0.0", "::")
 _CONNECT_TIMEOUT_S = 30
 _REPORT_INTERVAL_S = 1.0
 _LOAD_INTERVALS = 5
@@ -126,7 +126,7 @@ class GatewayTask:
 
     def _advertised(self) -> tuple[str, int] | None:
         """Return the name of this executor, if others than its own machine may connect."""
-        if self.host not in _ANY_ADDRESS:
+        if not is_any_address(self.host):
             return None
         given = os.environ.get("SPARK_LOCAL_HOSTNAME") or os.environ.get("SPARK_PUBLIC_DNS")
         return given or socket.getfqdn(), 0

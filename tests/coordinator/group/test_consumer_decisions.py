@@ -1,12 +1,16 @@
 """Decisions about groups of the consumer protocol: who gets which partition, in which epoch."""
 
+import json
+
 import pytest
 
 from spark_log.config import ClusterConfig
 from spark_log.coordinator.group.consumer import ConsumerMember
 from spark_log.coordinator.group.consumer_decisions import (
+    begin_generation,
     check_regex,
     leave_static,
+    note_named,
     release_revoked,
     remove_consumers,
     subscribe_consumer,
@@ -14,7 +18,9 @@ from spark_log.coordinator.group.consumer_decisions import (
 )
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
 from spark_log.coordinator.group.group_decisions import join, remove
+from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import CorruptRecordError, InconsistentGroupProtocolError
+from spark_log.types import TopicPartition
 
 TOPICS = {"t": GroupTopic("an id", 4)}
 
@@ -24,11 +30,13 @@ def after(group, record):
     return group.replay(type(record).model_validate_json(record.model_dump_json()))
 
 
-def joined(group, name, existing=TOPICS, *, instance_id=None, **wanted):
+def joined_record(group, name, existing=TOPICS, *, instance_id=None, **wanted):
     subscription = ConsumerMember(0, **{"topics": ("t",), **wanted})
-    return after(
-        group, subscribe_consumer(group, Member(name, instance_id), subscription, existing)
-    )
+    return subscribe_consumer(group, Member(name, instance_id), subscription, existing)
+
+
+def joined(group, name, *existing, **fields):
+    return after(group, joined_record(group, name, *existing, **fields))
 
 
 def partitions(group, name):
@@ -63,6 +71,31 @@ def test_a_revoked_partition_comes_back_only_after_it_was_released(two):
     assert partitions(group, "a")[1:] == (revoking, revoking)
     group = after(group, release_revoked(group, "a"))
     assert partitions(group, "a") == ([0, 1, 2, 3], [], [])
+
+
+def test_a_record_has_what_a_member_named_of_what_it_is_to_revoke(two):
+    _, revoking, _ = partitions(two, "a")
+    first, second = (TopicPartition("t", number) for number in revoking)
+    kept = TopicPartition("t", partitions(two, "a")[0][0])
+    known = note_named(two, {"a": frozenset({kept, first})})
+    group = after(two, begin_generation(known))
+    assert group.generation == two.generation + 1
+    assert group.members == two.members
+    assert [each.named for each in group.consumer.members.values()] == [{first}, set()]
+    group = after(group, joined_record(note_named(group, {"a": frozenset({second})}), "c"))
+    assert group.consumer.members["a"].named == {second}
+    group = after(group, release_revoked(group, "a"))
+    assert group.consumer.members["a"].named == set()
+
+
+def test_a_record_of_a_program_that_does_not_know_what_members_named_says_nothing_of_it(two):
+    known = note_named(two, {"a": two.members["a"].revoking})
+    data = json.loads(begin_generation(known).to_json())["data"]
+    assert "named" not in data["consumer"]["members"]["b"]
+    del data["consumer"]["members"]["a"]["named"]
+    consumer = Group("g").replay(GroupRecord.model_validate(data)).consumer
+    assert consumer is not None
+    assert [each.named for each in consumer.members.values()] == [set(), set()]
 
 
 def test_the_same_subscription_again_changes_nothing(two):

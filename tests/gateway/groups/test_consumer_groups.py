@@ -11,6 +11,7 @@ from spark_log.coordinator import ClassicMember as ClassicGroupMember
 from spark_log.coordinator import Member, OffsetsTable
 from spark_log.gateway.groups import (
     LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
     ConsumerGroups,
     ConsumerHeartbeat,
     GroupCoordinators,
@@ -259,6 +260,21 @@ def test_a_gateway_that_clients_are_not_sent_to_commits_nothing(cluster, gateway
     asyncio.run(run())
 
 
+def test_a_group_has_timeouts_of_its_own_within_a_check(cluster, gateway, clients):
+    async def run():
+        a, *_ = clients
+        await settle(gateway, a)
+        assert gateway.timer("session", "a").delay_s == 45
+        timeouts = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 700}
+        Admin(cluster.root).alter_configs([ConfigResource("group", "g", timeouts)])
+        await gateway.end("check")
+        request = ConsumerHeartbeat(Member("a"), a.epoch)
+        assert (await gateway.groups.heartbeat("g", request)).interval_ms == 700
+        assert gateway.timer("session", "a").delay_s == 50
+
+    asyncio.run(run())
+
+
 def test_new_partitions_are_found(cluster, gateway, clients):
     async def run():
         a, *_ = clients
@@ -369,6 +385,120 @@ def test_what_a_member_never_took_is_released_once_it_knows_that_it_has_it_no_mo
         await a.say(a.owned)
         await b.heartbeat(gateway)
         assert len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+async def share(gateway, a, b):
+    """Let two members share the topic; the first one has nothing more to say."""
+    await a.say([], everything=True)
+    await a.say(range(PARTITIONS))
+    assert await b.heartbeat(gateway) == "NONE"
+    await a.say()
+    await a.say(a.owned)
+    await b.heartbeat(gateway)
+    assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+
+
+async def leave(gateway, client):
+    request = ConsumerHeartbeat(Member(client.name), LEAVE_EPOCH)
+    assert (await gateway.groups.heartbeat("g", request)).error is GroupError.NONE
+
+
+def test_what_a_member_was_never_told_of_is_released_by_its_next_heartbeat(
+    cluster, gateway, clients
+):
+    """It has nothing to say: its client never had these partitions, and has none to give up."""
+
+    async def run():
+        a, (_, b, c) = TakingClient(cluster, gateway), clients
+        await share(gateway, a, b)
+        await leave(gateway, b)
+        assert await c.heartbeat(gateway) == "NONE"
+        assert not c.owned
+        await a.say()
+        await c.heartbeat(gateway)
+        assert len(a.owned) == len(c.owned) == PARTITIONS // 2
+        assert gateway.timer("rebalance", "a") is None
+
+    asyncio.run(run())
+
+
+def test_what_another_gateway_told_a_member_is_released_by_the_member_alone(
+    cluster, gateway, clients
+):
+    """The first gateway still has the group in memory, and has not told the member of anything."""
+
+    async def run():
+        a, (_, b, c) = TakingClient(cluster, gateway), clients
+        await share(gateway, a, b)
+        await leave(gateway, b)
+        a.gateway = FakeGateway(cluster)
+        await a.say()
+        assert len(a.owned) == PARTITIONS
+        a.gateway = gateway
+        assert await c.heartbeat(gateway) == "NOT_COORDINATOR"
+        for _ in range(10):
+            assert await c.heartbeat(gateway) == "NONE"
+            await a.say()  # it takes them
+            assert not c.owned
+        await a.say(range(PARTITIONS))
+        await a.say(a.owned)
+        await c.heartbeat(gateway)
+        assert len(a.owned) == len(c.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+def test_a_release_that_its_gateway_did_not_live_to_see_is_confirmed_at_the_next_one(
+    cluster, gateway, clients
+):
+    """The log says that the member had taken what it is to revoke, so it will not take it now."""
+
+    async def run():
+        a, b = TakingClient(cluster, gateway), clients[1]
+        await a.say([], everything=True)
+        await a.say(range(PARTITIONS))
+        assert await b.heartbeat(gateway) == "NONE"
+        await a.say()  # it is told what is left, and gives up the rest
+        a.gateway = other = FakeGateway(cluster)
+        await a.say(a.owned, everything=True)
+        await b.heartbeat(other)
+        assert not b.owned
+        await a.say()
+        await b.heartbeat(other)
+        assert len(a.owned) == len(b.owned) == PARTITIONS // 2
+
+    asyncio.run(run())
+
+
+def test_a_gateway_that_tells_a_member_what_it_has_named_writes_nothing(cluster, gateway, clients):
+    async def run():
+        a, (_, b, _) = TakingClient(cluster, gateway), clients
+        await share(gateway, a, b)
+        known = a.epoch
+        a.gateway = other = FakeGateway(cluster)
+        await a.say(a.owned, everything=True)
+        assert await b.heartbeat(other) == "NONE"
+        assert (a.epoch, b.epoch) == (known, known)
+
+    asyncio.run(run())
+
+
+def test_a_static_member_whose_successor_is_refused_expires(cluster, gateway):
+    async def run():
+        async def say(name, epoch, **fields):
+            member = Member(name, "i")
+            answer = await gateway.groups.heartbeat(
+                "g", ConsumerHeartbeat(member, epoch, rebalance_timeout_ms=1000, **fields)
+            )
+            return answer.error.name
+
+        assert await say("a", 0, topics=("t",)) == "NONE"
+        assert await say("a", LEAVE_STATIC_EPOCH) == "NONE"
+        assert await say("b", 0, regex="(") == "INVALID_REGULAR_EXPRESSION"
+        await gateway.end("session", "a")
+        assert not gateway.groups.has_loaded("g")
 
     asyncio.run(run())
 

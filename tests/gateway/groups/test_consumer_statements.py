@@ -67,10 +67,17 @@ def test_what_it_has_not_named_is_not_released_by_everything_and_confirmations(t
 
 
 def test_what_others_may_have_told_it_of_counts_as_not_named():
-    statements = ConsumerStatements.unknown(AFTER)
+    statements = ConsumerStatements.loaded(AFTER, frozenset())
     assert not releases(statements, [T0], everything=True)
     assert not releases(statements)
     assert releases(statements, [T0])
+
+
+def test_what_it_had_named_by_the_log_is_released_by_everything_and_a_confirmation():
+    statements = ConsumerStatements.loaded(AFTER, frozenset({T1}))
+    assert not releases(statements)
+    assert not releases(statements, [T0], everything=True)
+    assert releases(statements)
 
 
 def test_what_it_has_not_named_is_released_after_it_was_told_to_revoke_it(told):
@@ -78,11 +85,18 @@ def test_what_it_has_not_named_is_released_after_it_was_told_to_revoke_it(told):
     assert releases(told, [T0])
 
 
-def test_what_it_never_knew_of_needs_a_confirmation_alone():
+@pytest.mark.parametrize("said", [{}, {"owned": [T0]}, {"owned": [T0], "everything": True}])
+def test_what_it_was_never_told_of_is_released_by_any_heartbeat(said):
     statements = ConsumerStatements()
     statements.on_answer(Member("a", owned=frozenset({T0})))
-    assert not releases(statements, [T0], everything=True)
-    assert releases(statements)
+    assert releases(statements, **said)
+
+
+def test_what_it_was_told_of_is_not_released_with_what_it_was_never_told_of(named):
+    t2 = TopicPartition("t", 2)
+    member = Member("a", owned=frozenset({T0}), revoking=frozenset({T1, t2}))
+    assert not releases(named, member=member)
+    assert releases(named, [T0], member=member)
 
 
 def test_what_it_got_again_has_to_be_named_again(named):

@@ -120,12 +120,41 @@ def test_a_group_has_the_configs_that_the_cluster_has_for_all_groups(gateway, cl
         ("consumer.heartbeat.interval.ms", "5000", 5),
         ("consumer.session.timeout.ms", "77000", 5),
     ]
-    timeout = found.configs[1]
-    assert timeout.read_only
-    assert [(each.name, each.value, each.source) for each in timeout.synonyms] == [
+    assert [(each.name, each.value, each.source) for each in found.configs[1].synonyms] == [
         ("consumer.session.timeout.ms", "77000", 5)
     ]
     assert describe(client, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_a_group_may_have_configs_of_its_own(gateway, client, version):
+    timeout = "consumer.session.timeout.ms"
+    changed = alter(client, GROUP, "mine", (timeout, SET, "50000"), version=version)
+    assert changed.error_code == ErrorCode.NONE
+    (found,) = describe(client, GROUP, "mine", [timeout], include_synonyms=True).configs
+    assert (found.value, found.config_source, found.read_only) == ("50000", 8, False)
+    assert [(each.name, each.value, each.source) for each in found.synonyms] == [
+        (timeout, "50000", 8)
+    ]
+    (other,) = describe(client, GROUP, "other", [timeout]).configs
+    assert (other.value, other.config_source) == ("45000", 5)
+    listed = client.ask("ListConfigResources", 1, resource_types=[GROUP]).config_resources
+    assert [(each.resource_type, each.resource_name) for each in listed] == [(GROUP, "mine")]
+    alter(client, GROUP, "mine", (timeout, DELETE, None), version=version)
+    assert gateway.cluster.image().group_overrides == {}
+
+
+def test_configs_that_no_group_can_have_are_refused(client):
+    timeout = "consumer.session.timeout.ms"
+    changes = (("g", timeout, "0"), ("g", "retention.ms", "5"), ("", timeout, "5"))
+    refused = [
+        alter(client, GROUP, name, (key, SET, value)).error_code for name, key, value in changes
+    ]
+    assert refused == [
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+    ]
 
 
 def test_a_gateway_describes_its_own_configs_and_no_others(client):
@@ -208,7 +237,8 @@ def test_configs_are_changed_one_by_one(gateway, client, version):
         (TOPIC, "a", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
         (TOPIC, "none", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (BROKER, "1001", ("num.io.threads", SET, "1"), ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ("x", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "5000"), ErrorCode.INVALID_CONFIG),
+        (CLIENT_METRICS, "m", ("x", SET, "1"), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_a_change_that_is_not_possible_changes_nothing(

@@ -1,14 +1,20 @@
 """InitProducerId, EndTxn, and the requests that describe producers and transactions."""
 
+from dataclasses import replace
+
 import pytest
 
 from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartition
+from spark_log.cluster import Cluster
+from spark_log.errors import TransactionAbortableError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.protocol import message_class
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition
-from tests.cli.support import begin_transaction
+from spark_log.transaction.producers import forget_producer
+from tests.cli.support import begin_transaction, partition_log
 from tests.gateway.support import running_gateway
+from tests.transaction.support import markers_in
 
 _Topic = message_class("DescribeProducersRequest").TopicRequest
 
@@ -190,6 +196,62 @@ def test_a_producer_has_the_coordinator_epoch_of_its_marker(client, root):
         assert described() == (-1, 0)
         producer.commit_transaction()
         assert described() == (0, -1)
+
+
+_Markers = message_class("WriteTxnMarkersRequest")
+
+
+def write_markers(client, producer, *partitions, topic="t", version=2, **fields):
+    """Return the error of each partition."""
+    topics = [_Markers.WritableTxnMarkerTopic(name=topic, partition_indexes=list(partitions))]
+    marker = _Markers.WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=topics,
+        **fields,
+    )
+    (found,) = client.ask("WriteTxnMarkers", version, markers=[marker]).markers
+    assert found.producer_id == producer.producer_id
+    (answer,) = found.topics
+    assert [each.partition_index for each in answer.partitions] == list(partitions)
+    return [each.error_code for each in answer.partitions]
+
+
+def outcomes(root, number):
+    return [each.is_committed for each in markers_in(partition_log(root, "t", number))]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_administrator_aborts_a_transaction_in_all_of_its_partitions(client, root, version):
+    partitions = [TopicPartition("t", number) for number in range(2)]
+    coordinator, producer = begin_transaction(root, "x", *partitions)
+    assert write_markers(client, producer, 0, version=version) == [0]
+    assert outcomes(root, 0) == outcomes(root, 1) == [False]
+    with pytest.raises(TransactionAbortableError):
+        coordinator.commit(producer)
+
+
+def test_an_administrator_ends_a_transaction_that_hangs(client, root):
+    _, producer = begin_transaction(root, "x", TopicPartition("t", 0))
+    forget_producer(Cluster(root).store, producer.producer_id)
+    assert write_markers(client, producer, 0) == [0]
+    assert outcomes(root, 0) == [False]
+
+
+def test_markers_that_the_transactions_state_contradicts_are_refused(client, root):
+    coordinator, producer = begin_transaction(root, "x", TopicPartition("t", 0))
+    assert write_markers(client, producer, 0, transaction_result=True) == [
+        ErrorCode.INVALID_REQUEST
+    ]
+    other = replace(producer, producer_epoch=producer.producer_epoch + 1)
+    assert write_markers(client, other, 0) == [ErrorCode.INVALID_TXN_STATE]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert write_markers(client, producer, 1, 7) == [ErrorCode.INVALID_TXN_STATE, unknown]
+    assert write_markers(client, producer, 0, topic="u") == [unknown]
+    assert outcomes(root, 0) == []
+    coordinator.commit(producer)
+    assert write_markers(client, producer, 0) == [ErrorCode.INVALID_TXN_STATE]
+    assert outcomes(root, 0) == [True]
 
 
 # --- offsets -------------------------------------------------------------------------------------

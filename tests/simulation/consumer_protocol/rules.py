@@ -100,6 +100,13 @@ class _FencesByMemory(ConsumerGroups):
         pass
 
 
+class _TellsAtOnce(ConsumerGroups):
+    """Tells a member what it has, though the gateway before may believe that nobody has."""
+
+    async def _before_telling(self, *_: object) -> None:
+        pass
+
+
 # --- members and their partitions ----------------------------------------------------------------
 
 
@@ -130,6 +137,11 @@ def _counts_at_once(request: object) -> bool:
 
 def _takes_nothing(statements: object, partitions: object) -> bool:
     """Believe that a member has taken, or will never take, what it was told of."""
+    return False
+
+
+def _knows_of_nothing(statements: object, partitions: object) -> bool:
+    """Believe that nobody has told a member of what it is to revoke."""
     return False
 
 
@@ -174,6 +186,12 @@ CONSUMER_PROTOCOL_RULES: dict[str, ConsumerProtocolVariant] = {
     ),
     "a partition that a member may be about to take is not released": ConsumerProtocolVariant(
         patches=((ConsumerStatements, "may_take", _takes_nothing),)
+    ),
+    "what a member was told of is not released by each heartbeat": ConsumerProtocolVariant(
+        patches=((ConsumerStatements, "was_told_of", _knows_of_nothing),)
+    ),
+    "a gateway writes before it tells what it has not given": ConsumerProtocolVariant(
+        groups=_TellsAtOnce
     ),
     "a commit with an older epoch of the member is refused": ConsumerProtocolVariant(
         patches=((ConsumerGroup, "may_commit", _may_commit),)

@@ -13,9 +13,6 @@ NOT_APPLICABLE = {
         "It changes log.cleaner.threads of a broker: a gateway's configs are given when it starts, "
         "and it has no cleaner."
     ),
-    "kafka-configs: group configs": (
-        "It sets configs of one group: timeouts of groups are configs of the cluster."
-    ),
     "kafka-configs: quotas of addresses": "It sets quotas of addresses: quotas are of client ids.",
     "kafka-configs: quotas of users": "It sets quotas of users: quotas are of client ids.",
     "kafka-configs: scram users": (
@@ -26,10 +23,6 @@ NOT_APPLICABLE = {
         "spark-log features."
     ),
     "kafka-metadata-quorum: quorum": "It describes KRaft's quorum: a root has no controllers.",
-    "kafka-transactions: abort": (
-        "It writes markers into one partition of a hanging transaction: in the log each open "
-        "transaction can be ended as a whole (forceTerminateTransaction)."
-    ),
 }
 """Why a scenario cannot be run, by test."""
 
@@ -55,6 +48,11 @@ class Difference:
 
 
 DIFFERENCES = (
+    Difference(
+        "Kafka lists a group whose configs were all deleted until its broker starts again.",
+        r"^(Dynamic configs for group \S+ are:|The group '\S+' doesn't exist .*)\n(?=status)",
+        "kafka-configs: group configs",
+    ),
     Difference(
         "Kafka 4.1 sets min.insync.replicas as a config of the cluster when its disk is formatted "
         "(KIP-966); at a gateway it is 1 by default.",
