@@ -6,15 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from spark_log.config import ConsumerConfig
-from spark_log.consumer.fetch.completed_fetch import BatchSlice, CompletedFetch, Fetch
+from spark_log.consumer.fetch.completed_fetch import CompletedFetch, Fetch
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
-from spark_log.types import TopicPartition
 
 _NO_LIMIT = 2**62
 
 
 class FetchBuffer:
-    """Hands out batches of the partitions in turn, one batch each.
+    """Hands out batches of the partitions in turn, one batch each, partitions with few rows first.
 
     The batches are in the partitions' `FetchCursor`; the buffer keeps the order of the partitions
     and counts bytes. Batches of paused partitions are kept but not counted, because otherwise they
@@ -64,7 +63,7 @@ class FetchBuffer:
         Returns:
             Whether anything was added: an empty read at the end of a segment is skipped.
         """
-        if not self._ready:
+        if not self.waiting_bytes:
             self._waiting_since_ms = now_ms
         size_bytes, held_bytes = cursor.completed_bytes, cursor.held_bytes
         is_added = cursor.extend(fetched)
@@ -113,42 +112,71 @@ class FetchBuffer:
         Such offsets are control batches, aborted batches and gaps. Rows before an error are
         returned before the error.
 
+        With a limit, each of n partitions has a share of one n-th of the rows. A partition that has
+        no more than its share is handed out first, with all of its rows. The rest goes to the
+        others, one batch of each in turn, and a partition of which a part of a batch was taken
+        waits for all others. So with n partitions each one is handed out in n calls at most.
+
         Args:
             max_records: the maximum number of rows; None for all rows that are buffered.
         """
-        rows: list[BatchSlice] = []
-        positions: dict[TopicPartition, int] = {}
+        fetch = Fetch([], {})
         left = max_records if max_records is not None else _NO_LIMIT
+        if max_records is not None and not self._begins_with_error():
+            left -= self._take_few(max_records, fetch)
         while self._ready and left > 0:
             cursor = self._ready[0]
             if not cursor.is_assigned or cursor.is_paused:
                 self._unready()
             elif cursor.completed:
-                batch = cursor.completed[0]
-                if batch.rows_left:
-                    taken = batch.take(left)
-                    rows.append(taken)
-                    positions[cursor.partition] = taken.next_offset
-                    left -= taken.count
-                if not batch.rows_left:
-                    positions[cursor.partition] = batch.next_offset
-                    self._drop_first(cursor)
-                    self._ready.rotate(-1)
+                left -= self._take_rows(cursor, left, fetch)
+                self._ready.rotate(-1)
             elif cursor.error is None:
                 self._unready()
-            elif positions:
+            elif fetch.positions:
                 break  # they are returned first, the error by the next call
             else:
                 self._ready.rotate(-1)  # the error stays until a seek
                 return Fetch([], {}, (cursor.partition, cursor.error))
         for cursor in self._ready:
             # A position does not stop before a marker because max_records was reached there.
-            while cursor.partition in positions and cursor.completed:
+            while cursor.partition in fetch.positions and cursor.completed:
                 if cursor.completed[0].rows_left:
                     break
-                positions[cursor.partition] = cursor.completed[0].next_offset
-                self._drop_first(cursor)
-        return Fetch(rows, positions)
+                self._take_rows(cursor, 0, fetch)
+        return fetch
+
+    def _begins_with_error(self) -> bool:
+        """Whether the next partition has an error and no rows: it is not overtaken forever."""
+        cursor = self._ready[0] if self._ready else None
+        return cursor is not None and cursor.error is not None and not cursor.completed
+
+    def _take_few(self, max_records: int, fetch: Fetch) -> int:
+        """Take all rows of each partition that has few of them; return their number."""
+        taken = 0
+        share = max_records // len(self._ready) if self._ready else 0
+        for cursor in self._ready if share else ():
+            if cursor.is_assigned and not cursor.is_paused and cursor.rows_left <= share:
+                while cursor.completed:
+                    taken += self._take_rows(cursor, share, fetch)
+        return taken
+
+    def _take_rows(self, cursor: FetchCursor, max_rows: int, fetch: Fetch) -> int:
+        """Take rows of a partition's first batch, and drop it after its last row.
+
+        Returns:
+            The number of rows; 0 if the batch has none.
+        """
+        batch, count = cursor.completed[0], 0
+        if batch.rows_left:
+            taken = cursor.take(max_rows)
+            fetch.rows.append(taken)
+            fetch.positions[cursor.partition] = taken.next_offset
+            count = taken.count
+        if not batch.rows_left:
+            fetch.positions[cursor.partition] = batch.next_offset
+            self._drop_first(cursor)
+        return count
 
     def _unready(self) -> None:
         self._ready.popleft().is_ready = False

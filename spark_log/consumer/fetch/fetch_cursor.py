@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from spark_log.consumer.fetch.completed_fetch import CompletedFetch
+from spark_log.consumer.fetch.completed_fetch import BatchSlice, CompletedFetch
 from spark_log.log import LogBatch, PartitionLog
 from spark_log.types import TopicPartition
 
@@ -19,18 +19,20 @@ class FetchCursor:
     """The fetch position of one partition, and its batches that are not handed out yet.
 
     Others read the fields; the methods change them, while the fetcher's lock is held. Only the
-    fetching thread uses ``log`` and the stream, without the lock. The marks ``is_queued`` and
-    ``gives_hints`` belong to the `FetchLoop`, and ``is_ready`` to the `FetchBuffer`.
+    thread that reads the partition uses ``log`` and the stream, without the lock. The marks
+    ``is_queued``, ``is_read``, ``is_beside`` and ``gives_hints`` belong to the `FetchLoop`, and
+    ``is_ready`` to the `FetchBuffer`.
 
     Attributes:
         partition: the partition.
-        log: the log handle, which belongs to the fetching thread.
+        log: the log handle, which belongs to the thread that reads the partition.
         offset: the next offset to fetch.
         end_offset: the last known offset up to which the partition can be read: the log end offset,
             or with ``read_committed`` the last stable offset; -1 before the first read.
         version: a number that each seek and each new log handle increments. A read that began for
             an older version is dropped.
         completed: the fetched batches in offset order.
+        rows_left: the number of their rows that are not handed out yet.
         completed_bytes: the sum of their sizes.
         held_bytes: the approximate memory that they hold.
         error: a permanent failure to read; reported after ``completed`` is empty. A seek clears it.
@@ -41,7 +43,9 @@ class FetchCursor:
         is_paused: whether the partition is neither fetched nor handed out; ``completed`` is kept.
         is_at_end: whether the last read found no more records.
         is_at_rest: whether the partition is read less often, because no records arrive.
-        is_queued: whether the partition is in the fetching thread's queue.
+        is_queued: whether the partition is in a queue of the fetching thread.
+        is_read: whether a turn of the partition is under way; it is queued when the turn ends.
+        is_beside: whether this turn is on another thread than the fetching thread.
         gives_hints: whether the operating system reports changes of the partition's directory.
         is_ready: whether the partition is in the buffer's queue.
     """
@@ -52,6 +56,7 @@ class FetchCursor:
     end_offset: int = -1
     version: int = 0
     completed: deque[CompletedFetch] = field(default_factory=deque)
+    rows_left: int = 0
     completed_bytes: int = 0
     held_bytes: int = 0
     error: Exception | None = None
@@ -63,6 +68,8 @@ class FetchCursor:
     is_at_end: bool = False
     is_at_rest: bool = False
     is_queued: bool = False
+    is_read: bool = False
+    is_beside: bool = False
     gives_hints: bool = False
     is_ready: bool = False
     _stream: tuple[int, Batches] | None = None
@@ -84,7 +91,7 @@ class FetchCursor:
 
     def seek(self, offset: int) -> None:
         """Drop the fetched batches and continue at ``offset``."""
-        self.completed_bytes = self.held_bytes = 0
+        self.rows_left = self.completed_bytes = self.held_bytes = 0
         self.completed.clear()
         self.offset = offset
         self.version += 1
@@ -121,12 +128,19 @@ class FetchCursor:
                 last.next_offset = each.next_offset  # many such batches take the memory of one
                 continue
             self.completed.append(each)
+            self.rows_left += each.rows_left
             self.completed_bytes += each.size_bytes
             self.held_bytes += each.memory_bytes
         return is_added
 
+    def take(self, max_rows: int) -> BatchSlice:
+        """Hand out rows of the first batch, which has at least one that is left."""
+        taken = self.completed[0].take(max_rows)
+        self.rows_left -= taken.count
+        return taken
+
     def drop_first(self) -> CompletedFetch:
-        """Remove the first batch and return it."""
+        """Remove the first batch and return it. All of its rows were handed out."""
         batch = self.completed.popleft()
         self.completed_bytes -= batch.size_bytes
         self.held_bytes -= batch.memory_bytes

@@ -2,7 +2,10 @@
 
 `Fetcher` starts the thread and joins it, and hands out what is in the buffer.
 
-A turn of a partition ends when ``max.partition.fetch.bytes`` of it are buffered. At the log's end
+A turn of a partition ends when ``max.partition.fetch.bytes`` of it are buffered. On an object store
+these may be a hundred requests. There the thread itself only probes the ends of logs: its turn ends
+after two segments. A partition that has more to read is read by another thread, some partitions at
+once. So a partition with few records never waits for others with many. At the log's end
 the thread waits for a hint of the operating system that the partition's directory changed. It also
 reads from time to time without a hint: no result depends on hints.
 
@@ -22,6 +25,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -45,13 +49,31 @@ _HINTED_PER_PARTITION_MS: Final = 15.0
 """Time between two probes of a partition, for each probed partition, if the store gives hints. One
 probe takes about 0.08 ms: all probes together use half a percent of a core."""
 
+_BRIEF_SEGMENTS: Final = 2
+"""Segments that end a turn of the fetching thread if others read the partitions that have more. The
+second one shows that the log grows faster than it is probed."""
+
+_READ_BESIDE: Final = 4
+"""Maximum number of partitions that other threads read at once."""
+
+_BESIDE_MS: Final = 100.0
+"""Time after which a turn of another thread ends if more partitions wait for such a thread."""
+
+_PUBLISH_MS: Final = 10.0
+"""Time after which a turn of another thread publishes what it has read, without waiting for its
+end."""
+
 _MAX_BATCHES: Final = 1000
 """Maximum number of batches that are published together: batches without visible rows have no size.
 """
 
 
+ReadBeside = Callable[[Callable[[], None]], None]
+"""Calls a function on another thread, once."""
+
+
 class FetchLoop:
-    """The fetching thread's queue of partitions, its quota, and its loop.
+    """The fetching thread's queues of partitions, its quota, and its loop.
 
     `run` is for the fetching thread. The other methods are called while the fetcher's lock is held,
     by any thread.
@@ -73,6 +95,7 @@ class FetchLoop:
         now_ms: Callable[[], float],
         random: Random,
         resolve: Resolve | None = None,
+        read_beside: ReadBeside | None = None,
     ) -> None:
         """Start with no partitions.
 
@@ -87,6 +110,8 @@ class FetchLoop:
             random: the random numbers that vary the pauses between retries.
             resolve: the function that is called at each read that a transaction blocks; None to
                 only wait.
+            read_beside: the function that runs a turn on another thread, for a store whose requests
+                take long; None to read all partitions on the fetching thread.
         """
         self._config = config
         self._changed = changed
@@ -96,9 +121,13 @@ class FetchLoop:
         self._now_ms = now_ms
         self._random = random
         self._resolve = resolve
+        self._resolving = threading.Lock()
+        self._read_beside = read_beside
         self._probes = ProbeInterval.of(store, config.fetch_idle_interval_ms)
         self._by_directory: dict[str, FetchCursor] = {}
         self._queue: deque[FetchCursor] = deque()
+        self._behind: deque[FetchCursor] = deque()
+        self._beside = 0
         self._last_records_ms = now_ms()
         self._next_rested_ms = 0.0
         self._is_sleeping = False
@@ -124,10 +153,14 @@ class FetchLoop:
             self._watch.remove(cursor.log.directory)
 
     def enqueue(self, cursor: FetchCursor) -> None:
-        """Queue a partition for reading if it is not queued yet, and wake the thread."""
-        if not cursor.is_queued:
+        """Queue a partition for reading if it is not queued yet, and wake the thread.
+
+        A partition that is read at the moment is queued when its turn ends.
+        """
+        if not cursor.is_queued and not cursor.is_read:
             cursor.is_queued = True
-            self._queue.append(cursor)
+            is_behind = self._read_beside is not None and not cursor.is_at_end
+            (self._behind if is_behind else self._queue).append(cursor)
         self.wake()
 
     def retry_later(self, cursor: FetchCursor, error: Exception) -> None:
@@ -176,11 +209,14 @@ class FetchLoop:
         The wait ends at a hint, at `wake`, or when the next partition is due.
         """
         for cursor in self._due():
-            if self._is_throttled():  # the turn of another partition just exceeded the quota
+            if cursor.is_beside:
+                assert self._read_beside is not None
+                self._read_beside(partial(self._turn, cursor))
+            elif self._is_throttled():  # the turn of another partition just exceeded the quota
                 with self._changed:
                     self.enqueue(cursor)
-                continue
-            self._fetch(cursor)
+            else:
+                self._turn(cursor)
             if self._is_closed:
                 return
 
@@ -209,6 +245,7 @@ class FetchLoop:
     def _pick(self) -> tuple[list[FetchCursor], float]:
         """Return the first queued partition that is due, or the milliseconds to wait.
 
+        A partition to be read beside the thread is first, since its turn takes none of its time.
         Partitions at rest come last, in the order in which they were read, and one at a time.
         """
         now_ms = self._now_ms()
@@ -217,6 +254,16 @@ class FetchLoop:
             return [], pause_ms
         if self._quota.is_throttled(now_ms):
             return [], min(pause_ms, self._quota.throttled_until_ms - now_ms)
+        while self._behind and self._beside < _READ_BESIDE:
+            cursor = self._behind.popleft()
+            cursor.is_queued = False
+            if cursor.due_ms > now_ms:  # a failed read is retried later
+                cursor.is_queued = True
+                self._queue.append(cursor)
+            elif self._may_fetch(cursor):
+                cursor.is_read = cursor.is_beside = True
+                self._beside += 1
+                return [cursor], 0.0
         rested: FetchCursor | None = None
         for _ in range(len(self._queue)):
             cursor = self._queue.popleft()
@@ -246,11 +293,23 @@ class FetchLoop:
     def _is_throttled(self) -> bool:
         return self._quota.is_throttled(self._now_ms())
 
+    def _turn(self, cursor: FetchCursor) -> None:
+        """Read one turn of a partition, and queue it for the next one."""
+        cursor.is_read = True
+        try:
+            self._fetch(cursor)
+        finally:
+            with self._changed:
+                self._beside -= cursor.is_beside
+                cursor.is_read = cursor.is_beside = False
+                self.enqueue(cursor)
+
     def _fetch(self, cursor: FetchCursor) -> None:
         """Read one turn of a partition.
 
         The batches of a turn are published together, because waking the other thread costs as much
-        as reading a small batch. At the log's end the first batch is published at once.
+        as reading a small batch. At the log's end the first batch is published at once. A turn
+        beside the fetching thread waits for requests, and publishes every `_PUBLISH_MS`.
         """
         with self._changed:
             if not cursor.is_assigned:
@@ -258,8 +317,10 @@ class FetchLoop:
             version, offset, at_once = cursor.version, cursor.offset, cursor.is_at_end
             left_bytes = self._config.max_partition_fetch_bytes - cursor.held_bytes
             left_bytes = min(left_bytes, self._quota.most_bytes)
-        self._fetches += 1
-        began_ms = self._now_ms()
+            self._fetches += 1
+            is_beside = cursor.is_beside
+        left_ends = math.inf if is_beside or self._read_beside is None else _BRIEF_SEGMENTS
+        began_ms = published_ms = self._now_ms()
         fetched: list[CompletedFetch] = []
         last: CompletedFetch | None = None
         fetched_bytes = 0
@@ -272,10 +333,16 @@ class FetchLoop:
                 fetched.append(last)
                 fetched_bytes += last.size_bytes
                 left_bytes -= last.memory_bytes
-                if at_once or left_bytes <= 0 or len(fetched) >= _MAX_BATCHES:
+                if batch is None:  # the end of a segment, or an aborted batch
+                    left_ends -= 1
+                    at_once |= is_beside and self._now_ms() - published_ms >= _PUBLISH_MS
+                    if is_beside and self._behind and self._now_ms() - began_ms >= _BESIDE_MS:
+                        left_ends = 0
+                is_over = left_bytes <= 0 or left_ends <= 0
+                if at_once or is_over or len(fetched) >= _MAX_BATCHES:
                     goes_on = self._publish(cursor, version, fetched)
-                    fetched, at_once = [], False
-                    if left_bytes <= 0 or not goes_on:
+                    fetched, at_once, published_ms = [], False, self._now_ms()
+                    if is_over or not goes_on:
                         break
             else:
                 cursor.close_stream()
@@ -284,8 +351,6 @@ class FetchLoop:
                 if not self._unblock(cursor):
                     self._at_end(cursor, version, began_ms)
                     return
-            with self._changed:
-                self.enqueue(cursor)
         except Exception as error:
             cursor.close_stream()
             self._publish(cursor, version, fetched)
@@ -337,8 +402,11 @@ class FetchLoop:
     def _unblock(self, cursor: FetchCursor) -> bool:
         """End the transaction that blocks a partition, if possible; return whether it has ended."""
         blocking = cursor.log.blocking_transaction
-        if blocking is None or self._resolve is None or not self._resolve(blocking, cursor.log):
+        if blocking is None or self._resolve is None:
             return False
+        with self._resolving:
+            if not self._resolve(blocking, cursor.log):
+                return False
         with self._changed:
             cursor.make_due()
         return True
@@ -353,7 +421,6 @@ class FetchLoop:
                 else:
                     due_ms = now_ms + self._tail_interval_ms(cursor, now_ms)
                 cursor.on_end(due_ms, is_at_rest=is_at_rest)
-            self.enqueue(cursor)
 
     def _tail_interval_ms(self, cursor: FetchCursor, now_ms: float) -> float:
         return tail_probe_interval_ms(
@@ -372,8 +439,8 @@ class FetchLoop:
     def _failed(self, cursor: FetchCursor, version: int, error: Exception) -> None:
         with self._changed:
             if cursor.version != version:
-                self.enqueue(cursor)
-            elif not _is_transient(error):
+                return
+            if not _is_transient(error):
                 cursor.on_failure(error)
                 self.buffer.make_ready(cursor)
                 self._changed.notify_all()

@@ -1,13 +1,14 @@
-"""The fetcher: reads the assigned partitions ahead, on one thread and in bounded memory.
+"""The fetcher: reads the assigned partitions ahead, on a thread of its own and in bounded memory.
 
-It starts the thread and joins it. What the thread does is in `FetchLoop`.
+It starts the thread and joins it. What the thread does is in `FetchLoop`. On an object store other
+threads read the partitions that have more than the thread found when it probed them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Final
 
@@ -19,6 +20,7 @@ from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.log import PartitionLog
 from spark_log.storage import DirectoryWatch, Store, watch_directories
+from spark_log.threads import in_new_thread
 from spark_log.types import TopicPartition
 
 _JOIN_S: Final = 0.1
@@ -49,8 +51,8 @@ class Fetcher:
             watch: the watch that reports changed directories; None for the store's watch.
             also_watched: one more directory to watch, for `consume_metadata_hint`.
             now_ms: the function that returns monotonic time in milliseconds.
-            resolve: the function that ends transactions that block partitions; called by the
-                fetching thread.
+            resolve: the function that ends transactions that block partitions; called by one
+                fetching thread at a time.
         """
         self._config = config
         self._now_ms = now_ms
@@ -67,8 +69,10 @@ class Fetcher:
             now_ms=now_ms,
             random=Random(),
             resolve=resolve,
+            read_beside=None if store.is_local else self._read_beside,
         )
         self._buffer = self._loop.buffer
+        self._thread_name = f"spark-log-fetcher-{config.client_id}".rstrip("-")
         self._is_woken = False
         self._has_hint = False
         self._is_closed = False
@@ -237,16 +241,31 @@ class Fetcher:
 
     def _begin(self) -> None:
         if self._thread is None:
-            name = f"spark-log-fetcher-{self._config.client_id}".rstrip("-")
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name=self._thread_name, daemon=True)
             self._thread.start()
 
     def _run(self) -> None:
+        with self._reported():
+            try:
+                self._loop.run()
+            finally:
+                self._watch.close()
+
+    def _read_beside(self, turn: Callable[[], None]) -> None:
+        """Run a turn on a thread of its own, which ends with its request, as the thread does."""
+
+        def read() -> None:
+            with self._reported():
+                turn()
+
+        in_new_thread(read, f"{self._thread_name}-beside")
+
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Let `collect_fetch` raise an error that ends a thread."""
         try:
-            self._loop.run()
+            yield
         except BaseException as error:
             with self._changed:
                 self._fatal = error
                 self._changed.notify_all()
-        finally:
-            self._watch.close()

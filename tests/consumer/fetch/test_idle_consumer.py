@@ -23,7 +23,7 @@ GET_MS = 20
 class IdleConsumer:
     """A loop of some partitions on a store whose requests take time on the clock of the test."""
 
-    def __init__(self, inner, clock, partitions, **settings):
+    def __init__(self, inner, clock, partitions, read_beside=None, **settings):
         self.clock = clock
         self.inner = inner
         self.store = HookedStore(inner, is_mapped=False)
@@ -40,6 +40,7 @@ class IdleConsumer:
             on_hint=lambda: None,
             now_ms=clock.monotonic_ms,
             random=Random(0),
+            read_beside=read_beside,
         )
         self.cursors = []
         for number in range(partitions):

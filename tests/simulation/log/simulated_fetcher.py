@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
@@ -44,9 +45,10 @@ class _ReadBegin:
 class SimulatedFetcher:
     """Fetches one partition by the consumer's `FetchLoop`, `FetchBuffer` and `FetchCursor`.
 
-    Between two takes the loop runs a turn, as the fetching thread does beside the consumer. The
-    loop's findings are checked when it makes them: that the log ends, that an offset is out of
-    range, and that an error may be retried.
+    Between two takes the loop runs a turn, as the fetching thread does beside the consumer. On an
+    object store a partition that has more is read beside that thread: the actor runs such a turn
+    when it polls the next time, and may seek before. The loop's findings are checked when it makes
+    them: that the log ends, that an offset is out of range, and that an error may be retried.
 
     Attributes:
         position: the offset after the rows that were handed out.
@@ -100,7 +102,10 @@ class SimulatedFetcher:
             self._begins = [each for each in self._begins if each.offset < begin.offset]
             self._begins.append(begin)
             self._loop.since = begin.extent
-        self._loop.run_once()
+        if self._loop.beside:
+            self._loop.beside.pop()()
+        else:
+            self._loop.run_once()
 
     def _on_taken(self, position: int) -> None:
         while len(self._begins) > 1 and self._begins[1].offset <= self.position:
@@ -114,9 +119,11 @@ class _CheckedLoop(FetchLoop):
 
     Attributes:
         since: index of the log's extent when the current stream of batches began.
+        beside: the turn that another thread would run.
     """
 
     def __init__(self, world: World, config: ConsumerConfig) -> None:
+        self.beside: list[Callable[[], None]] = []
         super().__init__(
             world.store,
             config,
@@ -126,6 +133,7 @@ class _CheckedLoop(FetchLoop):
             on_hint=lambda: None,
             now_ms=world.clock.monotonic_ms,
             random=world.scheduler.random,
+            read_beside=None if world.store.is_mapped else self.beside.append,
         )
         self._true_log = world.true_log
         self.since = 0
