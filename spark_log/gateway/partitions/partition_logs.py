@@ -48,7 +48,7 @@ class Appended:
 
 
 class LogRead(NamedTuple):
-    """What was read from a log.
+    """Batches that were read from a log.
 
     Attributes:
         parts: Kafka's batches, one after the other.
