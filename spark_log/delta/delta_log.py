@@ -29,9 +29,9 @@ import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
-from spark_log.delta.parse import parse_version
+from spark_log.delta.parse import version_of_lines
 from spark_log.delta.reader import DeltaLogReader
 from spark_log.delta.state import Version
 from spark_log.errors import (
@@ -53,13 +53,15 @@ class StagedVersion:
     """A version that is written and has no number yet. As a context manager it deletes its file.
 
     Attributes:
-        body: the bytes of the version.
+        lines: the actions of the version, each in a mapping with its kind.
+        body: the bytes of the version: the lines as JSON.
         file: the staged file with these bytes. It is deleted only after the version was put and
             checked: on a local file system the deletion changes the version's file, which then
             looks as if it had appeared at that time.
         is_put: whether a put has succeeded, even if the version is void.
     """
 
+    lines: Sequence[Mapping[str, Any]]
     body: bytes
     file: StagedFile
     is_put: bool = False
@@ -130,7 +132,7 @@ class DeltaLog(DeltaLogReader):
         }
         lines = [{"commitInfo": info}, *actions]
         body = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in lines).encode()
-        staged = StagedVersion(body, self._store.stage(self.log_directory))
+        staged = StagedVersion(lines, body, self._store.stage(self.log_directory))
         try:
             with storage_errors(self.log_directory, "writing"):
                 staged.file.sink.write(body)
@@ -163,7 +165,7 @@ class DeltaLog(DeltaLogReader):
         else:
             self._observed_ms = None  # in any case, earlier listings are not valid
             self._check_not_void(number)
-        version = parse_version(self.directory, number, staged.body, self.protocol)
+        version = version_of_lines(self.directory, number, staged.lines, self.protocol)
         self.state.apply(version)
         _log.debug(
             "%s: committed version %d, %d bytes, %d puts",

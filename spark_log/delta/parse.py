@@ -49,14 +49,33 @@ def parse_version(
         StorageError: the version cannot be parsed, or it makes a change to the table that this
             package does not support.
     """
+    return version_of_lines(directory, number, map(parse_json, body.splitlines()), protocol)
+
+
+def version_of_lines(
+    directory: str,
+    number: int,
+    lines: Iterable[Mapping[str, Any]],
+    protocol: TableProtocol = PLAIN_TABLE,
+) -> Version:
+    """Return the changes of a version whose lines are parsed; see `parse_version`.
+
+    Args:
+        directory: the table's directory, for messages.
+        number: the version's number.
+        lines: the actions of the version, each in a mapping with its kind.
+        protocol: the protocol that the table has to have.
+
+    Raises:
+        StorageError: See `parse_version`.
+    """
     added: list[DataFile] = []
     removed: list[str] = []
     transactions: list[SetTransaction] = []
     metadata: TableMetadata | None = None
     is_rewrite = True
     try:
-        lines = body.splitlines()
-        for kind, action in (each for line in lines for each in parse_json(line).items()):
+        for kind, action in (each for line in lines for each in line.items()):
             if kind == "add":
                 added.append(DataFile.from_action(action))
                 is_rewrite &= not action["dataChange"]

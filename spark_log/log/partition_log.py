@@ -125,6 +125,16 @@ class PartitionLog:
         return f"<PartitionLog directory={self.directory!r} replicas={replicas}>"
 
     @property
+    def is_quick(self) -> bool:
+        """Whether an append waits for nothing but the processor.
+
+        The partition's only replica lies on a local file system, and appends are not synced.
+        """
+        if self.config.flush_on_append or self.states.current().is_replicated:
+            return False
+        return self.files.store.is_local
+
+    @property
     def replica(self) -> LocalLog:
         """The replica that is read."""
         return self._selection.replica

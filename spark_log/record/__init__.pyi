@@ -14,6 +14,7 @@ from .arrow_ipc import Blocks as Blocks
 from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
+from .batch_check import encode_small_check as encode_small_check
 from .batch_header import HEADER_DTYPE as HEADER_DTYPE
 from .batch_header import METADATA_KEY as METADATA_KEY
 from .batch_header import NO_LEADER_EPOCH as NO_LEADER_EPOCH
@@ -53,6 +54,7 @@ from .schema import OFFSET_DELTA_FIELD as OFFSET_DELTA_FIELD
 from .schema import READ_SCHEMA as READ_SCHEMA
 from .schema import RECORD_SCHEMA as RECORD_SCHEMA
 from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
+from .schema import new_append_id as new_append_id
 from .schema import segment_schema as segment_schema
 from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from google_crc32c import extend
 
 from spark_log.record.arrays import binary_array, timestamp_array
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
 from spark_log.record.control_record import MARKER_VALUE, ControlRecordType
 from spark_log.record.producer_append import MAX_PRODUCER_EPOCH
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+
+_COLUMN: Final = struct.Struct("<x2i")
+"""A column of one byte string in a checksum (`record.checksum`): no nulls, then two offsets."""
+_TIMESTAMP: Final = struct.Struct("<xq")
+"""A column of one timestamp in a checksum: no nulls, then the value."""
+_ALL_NULL: Final = b"\2"
+"""A column in a checksum that has nothing but nulls, as the headers of a marker's record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,28 @@ class EndTransactionMarker:
         attributes = BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT
         return attributes if self.is_committed else attributes | BatchHeader.ABORT_BIT
 
+    def header(self, row: int, leader_epoch: int, timestamp_us: int) -> BatchHeader:
+        """Return the header of the marker's batch.
+
+        Its checksum is that of `batch_crc32c` for the record of `marker_records`, made without the
+        record: Arrow would take longer than everything else.
+
+        Args:
+            row: the marker's row in its Arrow batch.
+            leader_epoch: the leader epoch.
+            timestamp_us: the timestamp of the record, in microseconds since the epoch.
+        """
+        before = row, row, leader_epoch, self.attributes
+        behind = timestamp_us, timestamp_us, self.producer_id, self.producer_epoch, NO_SEQUENCE, 1
+        fields = BatchHeader(*before, 0, *behind).checksummed_bytes()
+        content = (
+            _column(self.type.key)
+            + _column(MARKER_VALUE)
+            + _ALL_NULL
+            + _TIMESTAMP.pack(timestamp_us)
+        )
+        return BatchHeader(*before, int(extend(extend(0, fields), content)), *behind)
+
 
 def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -> pa.RecordBatch:
     """Return one control record for each marker, with the columns of `RECORD_SCHEMA`.
@@ -73,3 +105,7 @@ def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -
         timestamp_array(np.full(count, timestamp_us, np.int64)),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def _column(value: bytes) -> bytes:
+    return _COLUMN.pack(0, len(value)) + value

@@ -66,10 +66,15 @@ def segment_schema(
         "spark_log.format": FORMAT_VERSION,
         "spark_log.topic_id": topic_id,
         "spark_log.partition": str(partition),
-        "spark_log.append_id": base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("="),
+        "spark_log.append_id": new_append_id(),
     }
     if name is not None:
         metadata["spark_log.name"] = name
     if compaction_id is not None:
         metadata["spark_log.compaction_id"] = compaction_id
     return RECORD_SCHEMA.with_metadata(metadata)
+
+
+def new_append_id() -> str:
+    """Return a random append id: 22 characters of ASCII."""
+    return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")

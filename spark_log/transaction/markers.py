@@ -50,7 +50,8 @@ def put_markers(
         open_log: the function that returns logs that are open already, whose end is known: a marker
             then costs one put.
         at_once: the number of partitions that are written at the same time, each by a thread; with
-            1 the caller's thread writes one after the other.
+            1 the caller's thread writes one after the other. It also does so with partitions of
+            open logs that are quick (`PartitionLog.is_quick`).
 
     Raises:
         SparkLogError: a marker could not be put. The other partitions were tried too.
@@ -85,7 +86,13 @@ def put_markers(
             return None if _is_gone(cluster, partition, error) else error
         return None
 
-    errors = [error for error in _run(cluster, put, sorted(missing), at_once) if error is not None]
+    quick: list[TopicIdPartition] = []
+    slow: list[TopicIdPartition] = []
+    for partition in sorted(missing):
+        log = known[partition]
+        (quick if log is not None and log.is_quick else slow).append(partition)
+    results = [*map(put, quick), *_run(cluster, put, slow, at_once)]
+    errors = [error for error in results if error is not None]
     if errors:
         raise errors[0]
 

@@ -213,22 +213,10 @@ class SegmentWriter:
             StorageFullError: no part of the segment will be visible.
         """
         records = marker_records(markers, timestamp_us)
-        headers = []
-        for row, marker in enumerate(markers):
-            header = BatchHeader(
-                base_offset_delta=row,
-                last_offset_delta=row,
-                leader_epoch=self._leader_epoch,
-                attributes=marker.attributes,
-                crc32c=0,
-                base_timestamp_us=timestamp_us,
-                max_timestamp_us=timestamp_us,
-                producer_id=marker.producer_id,
-                producer_epoch=marker.producer_epoch,
-                base_sequence=NO_SEQUENCE,
-                record_count=1,
-            )
-            headers.append(replace(header, crc32c=batch_crc32c(header, records.slice(row, 1))))
+        headers = [
+            marker.header(row, self._leader_epoch, timestamp_us)
+            for row, marker in enumerate(markers)
+        ]
         self._write(records, headers, timestamp_us)
         self._headers = tuple(headers)
 

@@ -62,7 +62,9 @@ class Accumulator:
         self._config = config
         self._clock = clock
         self._batch_finished = threading.Condition(self.lock)
+        self._partition_released = threading.Condition(self.lock)
         self._flushing = 0
+        self._awaited: list[ProducerBatch] = []
 
     # --- adding batches --------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class Accumulator:
     def release(self, queue: PartitionQueue) -> None:
         """End the turn of a thread with a partition, which can then be taken again."""
         queue.release()
-        self._notify_waiting()
+        self._partition_released.notify_all()
         ended = queue.in_flight is None
         if ended and queue.route.is_deleted and self._replacement_of(queue) is not None:
             self.move(queue, ())
@@ -193,13 +195,10 @@ class Accumulator:
         """Remove batches that are acknowledged or failed, and free their memory."""
         removed = [batch for batch in batches if self.incomplete.remove(batch)]
         self.pool.deallocate(sum(batch.reserved_bytes for batch in removed))
-        self._notify_waiting()
+        if any(batch in self._awaited for batch in removed):
+            self._batch_finished.notify_all()
         if self.is_closing and not self.incomplete:
             self.ready.work.notify_all()
-
-    def _notify_waiting(self) -> None:
-        if self._flushing:
-            self._batch_finished.notify_all()
 
     # --- a topic that is deleted, and created again ----------------------------------------------
 
@@ -234,7 +233,7 @@ class Accumulator:
         moved = [batch for batch in (*first, *source.take_all()) if not batch.is_over]
         source.end_append()
         source.release()
-        self._notify_waiting()
+        self._partition_released.notify_all()
         self.schedule(source)
         target.put_first(moved)
         for batch in moved:
@@ -261,13 +260,9 @@ class Accumulator:
     def wait_until_idle(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Wait until the threads have left partitions whose records are acknowledged already."""
         with self.lock:
-            self._flushing += 1
-            try:
-                for partition in partitions:
-                    while (queue := self._queue_of(partition)) is not None and queue.is_busy:
-                        self._batch_finished.wait()
-            finally:
-                self._flushing -= 1
+            for partition in partitions:
+                while (queue := self._queue_of(partition)) is not None and queue.is_busy:
+                    self._partition_released.wait()
 
     def wait_until_finished(self, timeout_s: float | None) -> bool:
         """Make every partition ready, and wait for the batches that exist now.
@@ -280,14 +275,20 @@ class Accumulator:
             self._flushing += 1
             try:
                 self.schedule_all()
-                for batch in waited_for:
+                # The newest first: the others are done by then, so that this thread wakes once, and
+                # does not take the interpreter's lock from the appends with each batch.
+                for batch in reversed(waited_for):
                     while batch in self.incomplete:
                         rest_s = None
                         if timeout_s is not None:
                             rest_s = timeout_s - (self._clock.monotonic_ms() - began_ms) / 1000
                             if rest_s <= 0:
                                 return False
-                        self._batch_finished.wait(rest_s)
+                        self._awaited.append(batch)
+                        try:
+                            self._batch_finished.wait(rest_s)
+                        finally:
+                            self._awaited.remove(batch)
             finally:
                 self._flushing -= 1
         return True

@@ -92,13 +92,17 @@ class TransactionalIdentity:
         """Do nothing: the end of the transaction gives a new epoch."""
 
     def _register_waiting(self, partition: TopicIdPartition) -> None:
-        """Register a partition and all others that have waiting records, by one append."""
+        """Register a partition and all others that have records, by one append.
+
+        Partitions that other threads are about to append to are among them: each of these threads
+        waits here for the lock, and then finds its partition registered.
+        """
         with self._lock:
             with self._accumulator.lock:
                 registered = self._manager.partitions
                 waiting = {
                     _partition_of(queue)
-                    for _, queue in self._accumulator.incomplete.waiting()
+                    for _, queue in self._accumulator.incomplete.items()
                     if not queue.route.is_deleted
                 }
             if partition in registered:

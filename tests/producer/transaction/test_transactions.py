@@ -32,12 +32,19 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.cluster import Cluster
+from spark_log.log import PartitionLog
 from spark_log.producer.batch.accumulator import Accumulator
 from spark_log.producer.batch.producer_batch import ProducerBatch
 from spark_log.producer.batch.topic_router import TopicRouter
+from spark_log.producer.transaction.transactional_identity import TransactionalIdentity
 from spark_log.record import ProducerAppend
 from spark_log.storage.local import LocalStore
-from spark_log.transaction import TransactionCoordinator, TransactionState, TransactionStateLog
+from spark_log.transaction import (
+    TransactionCoordinator,
+    TransactionState,
+    TransactionStateLog,
+    coordinator,
+)
 from spark_log.util.clock import SystemClock
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values
 from tests.record.samples import numbered
@@ -319,6 +326,46 @@ class TestCommit:
             run(stepped, clock)
         assert changes(root) == ["initialize", "register", "commit"]
         assert len(committed(root, "t")[0]) == 2
+
+    def test_partitions_that_threads_have_taken_are_registered_by_one_append(
+        self, root, make, monkeypatch
+    ):
+        taken = threading.Barrier(3, timeout=PATIENCE_S)
+        next_append = TransactionalIdentity.next_append
+
+        def meet(self, queue):
+            taken.wait()
+            return next_append(self, queue)
+
+        producer = make(linger_ms=0)
+        producer.init_transactions()
+        monkeypatch.setattr(TransactionalIdentity, "next_append", meet)
+        with producer.transaction():
+            for partition in range(3):
+                producer.send("t", b"a", partition=partition)
+        assert changes(root) == ["initialize", "register", "commit"]
+        assert committed(root, "t") == {number: [b"a"] for number in range(3)}
+
+    @pytest.mark.parametrize("is_synced", [False, True])
+    def test_markers_of_quick_partitions_are_put_by_one_thread(
+        self, tmp_path, monkeypatch, is_synced
+    ):
+        monkeypatch.setattr(coordinator, "_QUICK_MS", -1.0)  # every decision takes long
+        threads = []
+        append_markers = PartitionLog.append_markers
+
+        def note(self, markers):
+            threads.append(threading.current_thread().name.rpartition("_")[0])
+            return append_markers(self, markers)
+
+        monkeypatch.setattr(PartitionLog, "append_markers", note)
+        root = new_root(tmp_path, ("t", 3), **{"flush.on.append": is_synced})
+        with Producer(root, transactional_id="id") as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                for partition in range(3):
+                    producer.send("t", b"a", partition=partition)
+        assert threads == ["spark-log-markers" if is_synced else "spark-log-commit"] * 3
 
     def test_one_that_appends_nothing_writes_nothing(self, root, producer):
         for _ in range(2):
