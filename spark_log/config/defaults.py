@@ -1,7 +1,7 @@
 """Default values that code without a table of settings needs.
 
-The tables check values with pydantic, whose import takes half of the start of a process that only
-reads. So a Spark task takes a default from here, and the tables do the same.
+The tables check values with pydantic, whose import would take half of the start of a process that
+only reads. So a Spark task takes a default from here, and the tables do the same.
 """
 
 from __future__ import annotations
