@@ -252,6 +252,15 @@ def test_processes_of_the_driver_import_nothing_that_is_large(program, imported)
     assert ran.stdout.strip() == imported, ran.stderr
 
 
+@pytest.mark.parametrize(("runtime", "is_frozen"), [("PYTHON_WORKER", True), ("", False)])
+def test_a_process_of_spark_freezes_modules_before_it_imports_ours(runtime, is_frozen):
+    program = "import gc, spark_log.datasource.worker_process; print(gc.get_freeze_count() > 0)"
+    env = os.environ | {"SPARK_PYTHON_RUNTIME": runtime}
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    assert ran.stdout.strip() == str(is_frozen), ran.stderr
+
+
 SETTINGS = {"pydantic", "spark_log.config.model"}
 APPENDS = {"spark_log.log.local_log", "spark_log.log.append.appender"}
 METADATA = {"spark_log.metadata.image", "spark_log.cluster.cluster", "spark_log.coordinator"}
