@@ -4,7 +4,6 @@ from .broker_options import BrokerOptions as BrokerOptions
 from .broker_options import checked_broker_options as checked_broker_options
 from .broker_options import parse_broker_options as parse_broker_options
 from .broker_options import to_keys as to_keys
-from .client import DEFAULT_API_TIMEOUT_MS as DEFAULT_API_TIMEOUT_MS
 from .cluster import DEFAULT_MAX_CLOCK_SKEW_MS as DEFAULT_MAX_CLOCK_SKEW_MS
 from .cluster import ClientQuotaConfig as ClientQuotaConfig
 from .cluster import ClusterConfig as ClusterConfig
@@ -14,6 +13,10 @@ from .conf_files import CONF_FILES as CONF_FILES
 from .conf_files import conf_directory as conf_directory
 from .consumer import ConsumerConfig as ConsumerConfig
 from .consumer import offset_reset as offset_reset
+from .defaults import DEFAULT_API_TIMEOUT_MS as DEFAULT_API_TIMEOUT_MS
+from .defaults import DEFAULT_CHECK_CRCS as DEFAULT_CHECK_CRCS
+from .defaults import DEFAULT_FETCH_IDLE_INTERVAL_MS as DEFAULT_FETCH_IDLE_INTERVAL_MS
+from .defaults import DEFAULT_FILE_DELETE_DELAY_MS as DEFAULT_FILE_DELETE_DELAY_MS
 from .documentation import MODELS as MODELS
 from .documentation import markdown as markdown
 from .gateway import GatewayConfig as GatewayConfig

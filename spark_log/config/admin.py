@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from spark_log.config.client import (
-    DEFAULT_API_TIMEOUT_MS,
-    DEFAULT_REQUEST_TIMEOUT_MS,
-    DefaultApiTimeoutMs,
-    RequestTimeoutMs,
-)
+from spark_log.config.client import DefaultApiTimeoutMs, RequestTimeoutMs
+from spark_log.config.defaults import DEFAULT_API_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import ConfigModel
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 
 from spark_log.config.model import INT_MAX
-
-DEFAULT_REQUEST_TIMEOUT_MS: Final = 30_000
-DEFAULT_API_TIMEOUT_MS: Final = 60_000
 
 RequestTimeoutMs = Annotated[
     int,

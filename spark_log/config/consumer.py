@@ -8,11 +8,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from spark_log.config.client import (
+from spark_log.config.client import DefaultApiTimeoutMs, RequestTimeoutMs
+from spark_log.config.defaults import (
     DEFAULT_API_TIMEOUT_MS,
+    DEFAULT_CHECK_CRCS,
+    DEFAULT_FETCH_IDLE_INTERVAL_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
-    DefaultApiTimeoutMs,
-    RequestTimeoutMs,
 )
 from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import INT_MAX, ConfigModel, NonNegativeInt, PositiveInt, split_list
@@ -79,7 +80,7 @@ class ConsumerConfig(ConfigModel):
         description="Maximum time that buffered records wait until `fetch.min.bytes` are buffered.",
     )
     fetch_idle_interval_ms: PositiveInt = Field(
-        default=1000,
+        default=DEFAULT_FETCH_IDLE_INTERVAL_MS,
         description="Object stores only: time between two requests for new records of a partition "
         "that has had none for 5 seconds, so the first record after a rest is returned up to this "
         "much later. All such partitions of a consumer together send 10 requests in this time: "
@@ -121,7 +122,7 @@ class ConsumerConfig(ConfigModel):
         description="Whether a subscription to a pattern excludes internal topics.",
     )
     check_crcs: bool = Field(
-        default=True,
+        default=DEFAULT_CHECK_CRCS,
         description="Whether the checksum of every record batch is verified when it is read.",
     )
     metadata_max_age_ms: NonNegativeInt = Field(

@@ -6,12 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from spark_log.config.client import (
-    DEFAULT_API_TIMEOUT_MS,
-    DEFAULT_REQUEST_TIMEOUT_MS,
-    DefaultApiTimeoutMs,
-    RequestTimeoutMs,
-)
+from spark_log.config.client import DefaultApiTimeoutMs, RequestTimeoutMs
+from spark_log.config.defaults import DEFAULT_API_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from spark_log.config.model import (
     INT_MAX,
     ConfigModel,

@@ -6,8 +6,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from spark_log.config.client import DEFAULT_REQUEST_TIMEOUT_MS, RequestTimeoutMs
+from spark_log.config.client import RequestTimeoutMs
 from spark_log.config.compression import CODECS
+from spark_log.config.defaults import DEFAULT_REQUEST_TIMEOUT_MS
 from spark_log.config.foreign_keys import CLIENT_KEYS, ForeignKeys
 from spark_log.config.model import (
     INT_MAX,

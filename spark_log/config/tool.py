@@ -8,7 +8,8 @@ from typing import ClassVar, NamedTuple
 from pydantic import Field
 
 from spark_log.config.broker_options import BROKERS_PREFIX, parse_broker_options
-from spark_log.config.client import DEFAULT_API_TIMEOUT_MS, DefaultApiTimeoutMs
+from spark_log.config.client import DefaultApiTimeoutMs
+from spark_log.config.defaults import DEFAULT_API_TIMEOUT_MS
 from spark_log.config.model import ConfigModel, PositiveInt
 from spark_log.errors import InvalidConfigurationError
 

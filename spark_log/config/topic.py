@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Final, Literal
 from pydantic import BeforeValidator, Field
 
 from spark_log.config.compression import CODECS
+from spark_log.config.defaults import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_log.config.foreign_keys import TOPIC_KEYS, ForeignKeys
 from spark_log.config.model import (
     INT_MAX,
@@ -146,7 +147,7 @@ class TopicConfig(ReplicationConfig):
         "the tombstone within this time to see it.",
     )
     file_delete_delay_ms: NonNegativeLong = Field(
-        default=60_000,
+        default=DEFAULT_FILE_DELETE_DELAY_MS,
         description="Time for which a file that is no longer part of the log is kept for readers "
         "that still use it. A writer may take half of it between listing the end of the log and "
         "the confirmation of its append; after that it lists the log again. After you lower this "

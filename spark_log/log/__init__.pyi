@@ -20,6 +20,7 @@ from .producers import OpenTransaction as OpenTransaction
 from .producers import ProducerEntry as ProducerEntry
 from .producers import TransactionIndex as TransactionIndex
 from .read import IsolationLevel as IsolationLevel
+from .read import LogReader as LogReader
 from .read import ProbeInterval as ProbeInterval
 from .read import RecordColumns as RecordColumns
 from .read import RepeatedValue as RepeatedValue

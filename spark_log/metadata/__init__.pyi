@@ -15,7 +15,6 @@ from .features import FEATURES as FEATURES
 from .features import GROUP_VERSION as GROUP_VERSION
 from .features import feature_updates as feature_updates
 from .image import DEFAULT_CLIENT as DEFAULT_CLIENT
-from .image import ROOT_BROKER_ID as ROOT_BROKER_ID
 from .image import MetadataImage as MetadataImage
 from .metadata_log import METADATA_DIRECTORY as METADATA_DIRECTORY
 from .metadata_log import METADATA_LEASE_MS as METADATA_LEASE_MS
@@ -56,6 +55,7 @@ from .records import ProducerIdsRecord as ProducerIdsRecord
 from .records import RegisterBrokerRecord as RegisterBrokerRecord
 from .records import RegisterControllerRecord as RegisterControllerRecord
 from .records import RemoveTopicRecord as RemoveTopicRecord
+from .root_broker import ROOT_BROKER_ID as ROOT_BROKER_ID
 from .scram import MIN_ITERATIONS as MIN_ITERATIONS
 from .scram import ScramCredential as ScramCredential
 from .scram import alter_scram_credential_records as alter_scram_credential_records

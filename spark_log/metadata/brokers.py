@@ -13,7 +13,7 @@ from spark_log.errors import (
     InvalidConfigurationError,
     InvalidRootError,
 )
-from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.partitions import UsableBroker, on_broker_fenced, on_broker_unfenced
 from spark_log.metadata.records import (
     BrokerRegistrationChangeRecord,
@@ -22,6 +22,7 @@ from spark_log.metadata.records import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from spark_log.metadata.root_broker import ROOT_BROKER_ID
 
 _MAX_BROKER_ID = 2**31 - 1
 

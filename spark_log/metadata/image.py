@@ -35,14 +35,12 @@ from spark_log.metadata.records import (
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
+from spark_log.metadata.root_broker import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage, parse_overrides
 from spark_log.util import IN_PROCESS
 
 DEFAULT_CLIENT = ""
 """``resource_name`` of the quotas that apply to client ids without a quota of their own."""
-
-ROOT_BROKER_ID = 0
-"""The id of the root that has the metadata log. It is a broker without a registration."""
 
 _ROOT_BROKER = RegisterBrokerRecord(
     broker_id=ROOT_BROKER_ID, incarnation_id="", broker_epoch=-1, root="", fenced=False

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from spark_log.errors import InvalidConfigurationError
 from spark_log.metadata.features import TABLE_VERSION
-from spark_log.metadata.image import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -19,6 +19,7 @@ from spark_log.metadata.records import (
     PartitionChangeRecord,
     PartitionRecord,
 )
+from spark_log.metadata.root_broker import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
 
 

@@ -10,9 +10,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from spark_log import Admin, InvalidOptionError, NewTopic, TopicPartition
 from spark_log.datasource.options.read_options import parse_read_options
 from spark_log.datasource.read.batch_reader import LogBatchReader
+from spark_log.datasource.read.log_split import LogSplit
 from spark_log.datasource.read.member_splits import MemberSplit, PartitionOwners, group_by_member
 from spark_log.datasource.read.schema import READ_SCHEMA
-from spark_log.datasource.read.splits import LogSplit
 from tests.datasource.streams import add_partitions, append, batches
 
 ALL = ReadAllAvailable()

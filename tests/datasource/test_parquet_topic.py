@@ -6,8 +6,8 @@ import pytest
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_log.datasource.read.log_split import LogSplit
 from spark_log.datasource.read.split_reader import read_split
-from spark_log.datasource.read.splits import LogSplit
 from tests.datasource.reading import log_of, options_of
 from tests.parquet_twins import TOPIC, make_twins
 from tests.record.samples import START_US

@@ -10,10 +10,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from spark_log import DataLossError, InvalidOptionError, OffsetOutOfRangeError, TopicPartition
 from spark_log.cluster import Cluster
+from spark_log.datasource.read.log_split import LogSplit
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import RecordFilter
 from spark_log.datasource.read.split_reader import read_split
-from spark_log.datasource.read.splits import LogSplit, splits_between
+from spark_log.datasource.read.splits import splits_between
 from spark_log.errors import StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.rewrite.merger import merge

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 
 from spark_log import CorruptRecordError, OffsetOutOfRangeError
+from spark_log.datasource.read.log_split import LogSplit
 from spark_log.datasource.read.record_filter import RecordFilter
 from spark_log.datasource.read.split_reader import ARROW_TYPES, read_split
-from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import NotFoundError
 from spark_log.log import SegmentReader
 from spark_log.log.directory.partition_directory import PartitionDirectory

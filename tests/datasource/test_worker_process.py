@@ -4,6 +4,7 @@ import gc
 import importlib
 import io
 import os
+import pickle
 import subprocess
 import sys
 import traceback
@@ -11,9 +12,11 @@ from contextlib import suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from spark_log.datasource import worker_process
 from spark_log.datasource.options import parse_read_options
@@ -247,3 +250,68 @@ def test_processes_of_the_driver_import_nothing_that_is_large(program, imported)
     command = [sys.executable, "-c", program]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
     assert ran.stdout.strip() == imported, ran.stderr
+
+
+@pytest.mark.parametrize(("runtime", "is_frozen"), [("PYTHON_WORKER", True), ("", False)])
+def test_a_process_of_spark_freezes_modules_before_it_imports_ours(runtime, is_frozen):
+    program = "import gc, spark_log.datasource.worker_process; print(gc.get_freeze_count() > 0)"
+    env = os.environ | {"SPARK_PYTHON_RUNTIME": runtime}
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    assert ran.stdout.strip() == str(is_frozen), ran.stderr
+
+
+SETTINGS = {"pydantic", "spark_log.config.model"}
+APPENDS = {"spark_log.log.local_log", "spark_log.log.append.appender"}
+METADATA = {"spark_log.metadata.image", "spark_log.cluster.cluster", "spark_log.coordinator"}
+
+
+def test_the_process_that_asks_for_the_columns_imports_neither_settings_nor_logs(tmp_path):
+    source = SparkLogDataSource({"path": str(tmp_path), "subscribe": "t"})
+    names = _modules_after(tmp_path, source, "print(len(given.schema()))")
+    assert names["printed"] == "7"
+    assert not (SETTINGS | APPENDS | METADATA | {"spark_log.log.read.log_reader"}) & names.keys()
+
+
+def test_a_task_that_reads_imports_neither_settings_nor_what_plans_and_appends(tmp_path):
+    root = str(tmp_path / "root")
+    create(root, "t")
+    fill(root, "t", 0, range(10))
+    source = SparkLogDataSource({"path": root, "subscribe": "t"})
+    reader: Any = source.reader(source.schema())
+    given = reader, reader.partitions()[0]
+    names = _modules_after(tmp_path, given, "print(next(given[0].read(given[1])).num_rows)")
+    assert names["printed"] == "10"
+    assert not (SETTINGS | APPENDS | METADATA) & names.keys()
+
+
+def test_the_process_that_commits_a_write_imports_nothing_that_writes(tmp_path):
+    root = str(tmp_path / "root")
+    create(root, "t")
+    schema = StructType([StructField("value", BinaryType())])
+    writer: Any = SparkLogDataSource({"path": root, "topic": "t"}).writer(schema, overwrite=False)
+    message = writer.write(iter([pa.record_batch({"value": [b"1"]})]))
+    run = "given[0].commit([given[1]]); print(len(given[1].results))"
+    names = _modules_after(tmp_path, (writer, message), run)
+    assert names["printed"] == "1"
+    writes = {"spark_log.datasource.write.task_writer", "pyarrow"}
+    assert not (SETTINGS | APPENDS | METADATA | writes) & names.keys()
+
+
+def _modules_after(tmp_path, given, run):
+    """Return the modules of a new process that unpickled ``given`` and ran a line of code.
+
+    ``printed`` is the first line of its output.
+    """
+    pickled = tmp_path / "given.pickle"
+    pickled.write_bytes(pickle.dumps(given))
+    program = (
+        "import pickle, sys\n"
+        f"with open({str(pickled)!r}, 'rb') as file: given = pickle.load(file)\n"
+        f"{run}\nprint(*sys.modules)"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    printed, _, modules = ran.stdout.partition("\n")
+    assert modules, ran.stderr
+    return dict.fromkeys(modules.split(), "") | {"printed": printed}

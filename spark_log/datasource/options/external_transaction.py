@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from spark_log.errors import InvalidOptionError
-from spark_log.record import ProducerIdAndEpoch
+
+if TYPE_CHECKING:
+    from spark_log.record import ProducerIdAndEpoch
 
 JOIN_TRANSACTION = "joinTransaction"
 
@@ -41,6 +43,8 @@ class ExternalTransaction:
         Raises:
             InvalidOptionError: the text is not in the format of `to_json`.
         """
+        from spark_log.record import ProducerIdAndEpoch  # late: few writes join a transaction
+
         try:
             found = json.loads(text)
             owner = ProducerIdAndEpoch(int(found["producerId"]), int(found["producerEpoch"]))

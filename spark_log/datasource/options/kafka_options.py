@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_log.config import CODECS, warn_ignored_settings, warn_of_setting
+from spark_log.config import warn_ignored_settings, warn_of_setting
 from spark_log.errors import InvalidOptionError
 
 _PREFIX: Final = "kafka."
@@ -120,6 +120,8 @@ def substitute_codec(options: Mapping[str, str]) -> tuple[str, str] | None:
         options: options of a write, as given. ``compression.type`` takes precedence over
             ``kafka.compression.type``.
     """
+    from spark_log.config import CODECS  # imported here: reads need no table of settings
+
     by_lower = {name.lower(): value for name, value in options.items()}
     name = next((each for each in _COMPRESSION_OPTIONS if each in by_lower), "")
     codec = by_lower.get(name, "").strip().lower()

@@ -7,13 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from spark_log.config import (
-    BROKERS_PREFIX,
-    ConsumerConfig,
-    ProducerConfig,
-    misspelled,
-    parse_broker_options,
-)
+from spark_log.config import BROKERS_PREFIX, misspelled, parse_broker_options
 from spark_log.datasource.options.kafka_options import OptionTranslation
 from spark_log.datasource.options.offsets import (
     AtOffsets,
@@ -23,7 +17,6 @@ from spark_log.datasource.options.offsets import (
     parse_times,
 )
 from spark_log.errors import InvalidConfigurationError, InvalidOptionError, check_unicode, nearest
-from spark_log.storage import open_store
 from spark_log.types import TopicPartition
 
 STORAGE_PREFIX: Final = "storage."
@@ -33,9 +26,6 @@ COMMON_OPTIONS: Final = {
     BROKERS_PREFIX: "brokers.<id>.storage.<key>: an option of the file system of another broker",
 }
 """Options of both reads and writes."""
-
-_CLIENT_KEYS: Final = ConsumerConfig.keys() | ProducerConfig.keys()
-"""Settings of Kafka's clients. None of them is taken for a misspelled option."""
 
 _LONG_MAX: Final = 2**63 - 1
 _MILLISECONDS: Final = {
@@ -93,7 +83,7 @@ class OptionParser:
                 check_unicode(f"option {name!r}", value, InvalidOptionError)
                 self._values[by_lower[lower]] = value
             elif name not in foreign and lower not in kafka.renamed:
-                meant = None if lower in _CLIENT_KEYS else misspelled(name, self._known)
+                meant = None if _is_client_key(lower) else misspelled(name, self._known)
                 if meant is not None:
                     raise InvalidOptionError(
                         f"unknown option {name!r} for format spark_log; did you mean {meant!r}?",
@@ -158,6 +148,8 @@ class OptionParser:
             raise InvalidOptionError(
                 f"option 'path' is missing: {self._known['path']}{instead}", key="path"
             )
+        from spark_log.storage import open_store  # late: the commit of a write imports this module
+
         return open_store(path, self.storage_options).url
 
     def limit(self, side: Literal["starting", "ending"]) -> OffsetLimit | None:
@@ -276,6 +268,13 @@ def _refuse_table(options: Mapping[str, str]) -> None:
             f"no option is given, not even 'path'. A table USING spark_log cannot be {_NO_TABLES}",
             key="path",
         )
+
+
+def _is_client_key(name: str) -> bool:
+    """Return whether a setting of Kafka's clients has this name: it is no misspelled option."""
+    from spark_log.config import ConsumerConfig, ProducerConfig  # late: most reads need neither
+
+    return name in (ConsumerConfig.keys() | ProducerConfig.keys())
 
 
 def _partition_number(value: object) -> int:

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from spark_log.config import BrokerOptions, ConsumerConfig
+from spark_log.config import (
+    DEFAULT_CHECK_CRCS,
+    DEFAULT_FETCH_IDLE_INTERVAL_MS,
+    BrokerOptions,
+)
 from spark_log.datasource.options.kafka_options import READ_TRANSLATION
 from spark_log.datasource.options.offsets import EARLIEST, LATEST, AtOffsets, AtTime, OffsetLimit
 from spark_log.datasource.options.option_parser import OptionParser
@@ -163,7 +167,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         _check_batch(starting, ending)
         ignored += [name for name in STREAM_OPTIONS if name in parser]
     minimum, maximum = _offsets_per_trigger(parser)
-    consumer = ConsumerConfig.parse(parser.subset("check.crcs", "fetch.idle.interval.ms"))
+    check_crcs, fetch_idle_interval_ms = _consumer_settings(parser)
     return ReadOptions(
         root=parser.root(),
         storage_options=parser.storage_options,
@@ -181,7 +185,7 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         max_offsets_per_trigger=maximum,
         min_offsets_per_trigger=minimum,
         max_trigger_delay_ms=parser.duration_ms("maxTriggerDelay", "15m"),
-        fetch_idle_interval_ms=consumer.fetch_idle_interval_ms,
+        fetch_idle_interval_ms=fetch_idle_interval_ms,
         checkpoint_location=parser.get("checkpointLocation"),
         group_id=parser.get("group.id") or None,
         assignor=_assignor(parser),
@@ -190,10 +194,21 @@ def parse_read_options(options: Mapping[str, str], *, is_stream: bool | None = N
         == "read_committed"
         else "read_uncommitted",
         include_headers=parser.boolean("includeHeaders", default=False),
-        check_crcs=consumer.check_crcs,
+        check_crcs=check_crcs,
         client_rack=parser.get("client.rack"),
         ignored=tuple(ignored),
     )
+
+
+def _consumer_settings(parser: OptionParser) -> tuple[bool, int]:
+    """Return ``check.crcs`` and ``fetch.idle.interval.ms``, which consumers have, too."""
+    given = parser.subset("check.crcs", "fetch.idle.interval.ms")
+    if not given:
+        return DEFAULT_CHECK_CRCS, DEFAULT_FETCH_IDLE_INTERVAL_MS
+    from spark_log.config import ConsumerConfig  # late: most reads set neither
+
+    consumer = ConsumerConfig.parse(given)
+    return consumer.check_crcs, consumer.fetch_idle_interval_ms
 
 
 def _offsets_per_trigger(parser: OptionParser) -> tuple[int | None, int | None]:

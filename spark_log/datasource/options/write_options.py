@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from spark_log.config import BrokerOptions, ProducerConfig
+from spark_log.config import BrokerOptions
 from spark_log.datasource.options.external_transaction import JOIN_TRANSACTION, ExternalTransaction
 from spark_log.datasource.options.kafka_options import WRITE_TRANSLATION, substitute_codec
 from spark_log.datasource.options.option_parser import OptionParser
@@ -106,6 +106,8 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
         InvalidOptionError: an option is misspelled (the error names the nearest), missing, or has
             an invalid value.
     """
+    from spark_log.config import ProducerConfig  # late: tasks import this module, and parse nothing
+
     parser = OptionParser(options, WRITE_OPTIONS, WRITE_TRANSLATION)
     instead = substitute_codec(options)
     compression = (
@@ -146,6 +148,8 @@ def _acks_by_topic(parser: OptionParser, topic: str | None) -> dict[str, Acks]:
     text = parser.get(ACKS_BY_TOPIC)
     if not text:
         return {}
+    from spark_log.config import ProducerConfig
+
     try:
         found = {
             name: ProducerConfig.parse({"acks": str(value)}).acks

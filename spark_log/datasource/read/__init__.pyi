@@ -1,4 +1,5 @@
 from .batch_reader import batch_reader_class as batch_reader_class
+from .log_split import LogSplit as LogSplit
 from .member_splits import PartitionOwners as PartitionOwners
 from .member_splits import group_by_member as group_by_member
 from .offset_reader import OffsetReader as OffsetReader
@@ -7,7 +8,6 @@ from .schema import READ_SCHEMA as READ_SCHEMA
 from .schema import check_columns as check_columns
 from .schema import read_schema as read_schema
 from .split_reader import read_split as read_split
-from .splits import LogSplit as LogSplit
 from .splits import plan_splits as plan_splits
 from .splits import splits_between as splits_between
 from .task_reader import read_in_task as read_in_task

@@ -11,11 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_log.datasource.options import ReadOptions
-from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
-from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import EVERYTHING, RecordFilter
 from spark_log.datasource.read.schema import check_columns
-from spark_log.datasource.read.splits import plan_splits
 from spark_log.datasource.read.task_reader import read_in_task
 from spark_log.datasource.worker_process import without_traceback
 
@@ -54,6 +51,11 @@ class LogBatchReader(DataSourceReader):
             InvalidOptionError: the offsets do not match the partitions, or end before they start.
             OffsetOutOfRangeError: offsets to read do not exist, and ``failOnDataLoss`` is true.
         """
+        # Imported here: tasks import this module, and do not plan.
+        from spark_log.datasource.read.member_splits import PartitionOwners, group_by_member
+        from spark_log.datasource.read.offset_reader import OffsetReader
+        from spark_log.datasource.read.splits import plan_splits
+
         splits = plan_splits(self._options, self._where)
         strategy = self._options.assignor
         if strategy is None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_log.coordinator import Subscription, assignor
-from spark_log.datasource.read.splits import LogSplit
+from spark_log.datasource.read.log_split import LogSplit
 from spark_log.types import TopicPartition
 
 
@@ -48,6 +47,8 @@ class PartitionOwners:
         Raises:
             InvalidConfigurationError: the assignor does not exist.
         """
+        from spark_log.coordinator import assignor  # imported here: tasks do not assign
+
         self._assignor = assignor(strategy)
         self._members = members
         self._owners: dict[TopicPartition, int] = {}
@@ -64,6 +65,8 @@ class PartitionOwners:
         return self._owners
 
     def _reassign(self, partitions: Collection[TopicPartition]) -> None:
+        from spark_log.coordinator import Subscription
+
         # Assignors number the partitions of a topic from 0 without gaps, but a query may read
         # only some of them.
         by_topic: dict[str, list[TopicPartition]] = defaultdict(list)

@@ -13,14 +13,13 @@ import pyarrow as pa
 
 from spark_log.config import DEFAULT_API_TIMEOUT_MS
 from spark_log.datasource.options import ReadOptions
+from spark_log.datasource.read.log_split import LOST_DATA_ADVICE, LogSplit
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.split_replica import SplitReplica
-from spark_log.datasource.read.splits import LOST_DATA_ADVICE, LogSplit
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
 from spark_log.log import (
-    REPLICA_ERRORS,
-    LocalLog,
     LogBatch,
+    LogReader,
     LogView,
     RecordColumns,
     Selection,
@@ -144,8 +143,8 @@ def _read_replicas(
                 yield batch
         except _LacksOffsetsError:
             lacking.append(replica)
-        except REPLICA_ERRORS as error:
-            if not split.replicas:
+        except SparkLogError as error:
+            if not (split.replicas and _is_of_replica(error)):
                 raise
             failure = failure or error
             _log.warning(
@@ -160,8 +159,15 @@ def _read_replicas(
     raise failure
 
 
+def _is_of_replica(error: SparkLogError) -> bool:
+    """Return whether an error is one of a replica, so that another one may be read."""
+    from spark_log.log import REPLICA_ERRORS  # late: its module imports the code of appends
+
+    return isinstance(error, REPLICA_ERRORS)
+
+
 def _read_batches(
-    log: LocalLog,
+    log: LogReader,
     split: LogSplit,
     offset: int,
     columns: list[str] | None,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_log.cluster import storage_options_of
 from spark_log.datasource.options import ReadOptions
-from spark_log.log import LocalLog
+from spark_log.log import LogReader
 from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.storage import StorageOptions, open_store
 
@@ -25,8 +24,8 @@ class SplitReplica:
     root: str
     directory: str
 
-    def open(self, topic_id: str, partition: int, options: ReadOptions) -> LocalLog:
-        """Return the replica's log, without reading the metadata.
+    def open(self, topic_id: str, partition: int, options: ReadOptions) -> LogReader:
+        """Return a reader of the replica's log, without reading the metadata.
 
         Args:
             topic_id: the topic's id.
@@ -35,6 +34,8 @@ class SplitReplica:
         """
         storage_options: StorageOptions | None = options.storage_options
         if self.broker_id != ROOT_BROKER_ID:
+            from spark_log.cluster import storage_options_of  # late: most splits have no replica
+
             storage_options = storage_options_of(
                 self.broker_id,
                 self.root,
@@ -43,4 +44,4 @@ class SplitReplica:
                 options.storage_options,
             )
         store = open_store(self.root, storage_options)
-        return LocalLog(store, self.directory, topic_id=topic_id, partition=partition)
+        return LogReader.open(store, self.directory, topic_id=topic_id, partition=partition)

@@ -7,9 +7,8 @@ import os
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -20,13 +19,13 @@ from spark_log.datasource.worker_process import (
     warn_exposed_secrets,
     without_traceback,
 )
-from spark_log.datasource.write.columns import check_columns
-from spark_log.datasource.write.identity import WriteIdentity
-from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
-from spark_log.datasource.write.open_root import OpenRoot
-from spark_log.datasource.write.target_topic import prepare_topic
-from spark_log.datasource.write.task_writer import TaskCommitMessage, TaskWriter
+from spark_log.datasource.write.commit_message import TaskCommitMessage
 from spark_log.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_log.datasource.write.open_root import OpenRoot
 
 
 class LogBatchWriter(DataSourceArrowWriter):
@@ -38,6 +37,8 @@ class LogBatchWriter(DataSourceArrowWriter):
     Kafka connector, records are visible when their task ends. A task that runs again, or twice at
     the same time, appends its records once (ADR 8): the driver creates the writer, and the writer
     carries the write's identity to all tasks.
+
+    Methods import what they need: the process that commits a write imports this module, too.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -55,6 +56,9 @@ class LogBatchWriter(DataSourceArrowWriter):
                 be created.
             InvalidOptionError: the directory for the summary does not exist.
         """
+        from spark_log.datasource.write.columns import check_columns
+        from spark_log.datasource.write.target_topic import prepare_topic
+
         column_warnings = check_columns(schema, options.topic)
         warn_ignored_options(options.ignored, [*options.warnings, *column_warnings])
         if options.summary_path and not Path(options.summary_path).absolute().parent.is_dir():
@@ -71,6 +75,9 @@ class LogBatchWriter(DataSourceArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
+        from spark_log.datasource.write.identity import WriteIdentity
+        from spark_log.datasource.write.task_writer import TaskWriter
+
         enter_worker("write")
         warn_exposed_secrets(self._options)
         context = TaskContext.get()
@@ -83,6 +90,8 @@ class LogBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Commit the write's own transaction, and write the summary, if the options say so."""
         if self._ends_transaction:
+            from spark_log.datasource.write.job_transaction import commit_transaction
+
             with self._root() as root:
                 commit_transaction(root, messages, self._number)
         if self._options.summary_path is not None:
@@ -95,6 +104,8 @@ class LogBatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Abort the write's own transaction; without one, appended records stay."""
         if self._ends_transaction:
+            from spark_log.datasource.write.job_transaction import abort_transaction
+
             with self._root() as root:
                 abort_transaction(root, messages)
 
@@ -103,6 +114,8 @@ class LogBatchWriter(DataSourceArrowWriter):
         return self._options.transactional and self._options.external_transaction is None
 
     def _root(self) -> OpenRoot:
+        from spark_log.datasource.write.open_root import OpenRoot
+
         return OpenRoot.acquire(
             self._options.root, self._options.storage_options, self._options.broker_options
         )

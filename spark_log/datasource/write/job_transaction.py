@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_log.datasource.write.commit_message import TaskCommitMessage
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.task_transaction import JoinedTransaction, ended_elsewhere
-from spark_log.datasource.write.task_writer import TaskCommitMessage
 from spark_log.errors import ProducerFencedError, TransactionAbortableError
 
 _log = logging.getLogger(__name__)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
@@ -11,6 +10,7 @@ from pyarrow import ipc
 
 from spark_log.config import ProducerConfig
 from spark_log.datasource.write.columns import to_records
+from spark_log.datasource.write.commit_message import WriteResult
 from spark_log.datasource.write.records_digest import RecordsDigest, digest_appended_records
 from spark_log.datasource.write.task_transaction import TaskTransaction
 from spark_log.errors import (
@@ -49,26 +49,6 @@ _DELIVERY_TIMEOUT_MS: Final = ProducerConfig().delivery_timeout_ms
 _SEQUENCES: Final = 2**31
 _MAX_RECORDS: Final = 2**30
 """Maximum number of records that sequence numbers can tell apart."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """Result of a write to one partition.
-
-    Attributes:
-        first_offset: offset of the first record; -1 if the record is repeated and its offset
-            unknown.
-        last_offset: offset of the last record; records of other producers may be in between.
-        records: number of records.
-        repeated: number of records that an earlier attempt had appended.
-        size_bytes: size of the staged segments, including repeated records.
-    """
-
-    first_offset: int
-    last_offset: int
-    records: int
-    repeated: int
-    size_bytes: int
 
 
 class PartitionWriter:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -15,13 +15,13 @@ from spark_log.datasource.worker_process import (
     warn_exposed_secrets,
     without_traceback,
 )
-from spark_log.datasource.write.columns import check_columns
-from spark_log.datasource.write.identity import WriteIdentity
-from spark_log.datasource.write.job_transaction import abort_transaction, commit_transaction
-from spark_log.datasource.write.open_root import OpenRoot
-from spark_log.datasource.write.target_topic import prepare_topic
-from spark_log.datasource.write.task_writer import TaskWriter
 from spark_log.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_log.datasource.write.identity import WriteIdentity
+    from spark_log.datasource.write.open_root import OpenRoot
 
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
@@ -36,6 +36,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
     With ``transactional=true`` a micro-batch is one transaction, which the driver commits after the
     last task (docs/spark.md): readers with ``read_committed`` see all of it or nothing.
+
+    Methods import what they need: the process that commits a micro-batch imports this module, too.
     """
 
     def __init__(self, schema: StructType, options: WriteOptions) -> None:
@@ -55,6 +57,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             InvalidTopicError, InvalidPartitionsError, InvalidConfigurationError: the topic cannot
                 be created.
         """
+        from spark_log.datasource.write.columns import check_columns
+        from spark_log.datasource.write.target_topic import prepare_topic
+
         self._warnings = [*options.warnings, *check_columns(schema, options.topic)]
         if options.summary_path is not None:
             raise InvalidOptionError(
@@ -74,6 +79,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
+        from spark_log.datasource.write.task_writer import TaskWriter
+
         enter_worker("write")
         warn_exposed_secrets(self._options)
         with TaskWriter(self._options, _identity()) as writer:
@@ -84,6 +91,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         """Commit the transaction; without one do nothing: the tasks have appended the records."""
         self._warn(batchId)
         if self._options.transactional:
+            from spark_log.datasource.write.job_transaction import commit_transaction
+
             with self._root() as root:
                 commit_transaction(root, messages, batchId)
 
@@ -96,6 +105,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         """
         self._warn(batchId)
         if self._options.transactional:
+            from spark_log.datasource.write.job_transaction import abort_transaction
+
             with self._root() as root:
                 abort_transaction(root, messages)
 
@@ -108,6 +119,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             warn_ignored_options(self._options.ignored, self._warnings)
 
     def _root(self) -> OpenRoot:
+        from spark_log.datasource.write.open_root import OpenRoot
+
         return OpenRoot.acquire(
             self._options.root, self._options.storage_options, self._options.broker_options
         )
@@ -115,6 +128,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 
 def _identity() -> WriteIdentity:
     """Return the task's identity, from the local properties that Spark sets for a micro-batch."""
+    from spark_log.datasource.write.identity import WriteIdentity
+
     context = TaskContext.get()
     query = None if context is None else context.getLocalProperty(_QUERY_ID)
     batch = None if context is None else context.getLocalProperty(_BATCH_ID)

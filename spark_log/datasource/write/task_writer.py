@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import WriterCommitMessage
 
 from spark_log.datasource.options import WriteOptions
 from spark_log.datasource.write.columns import given_columns
+from spark_log.datasource.write.commit_message import TaskCommitMessage, WriteResult
 from spark_log.datasource.write.identity import WriteIdentity
 from spark_log.datasource.write.open_root import OpenRoot
 from spark_log.datasource.write.partition_chooser import PartitionChooser
-from spark_log.datasource.write.partition_writer import PartitionWriter, WriteResult
+from spark_log.datasource.write.partition_writer import PartitionWriter
 from spark_log.datasource.write.record_buffers import MEMORY_POOL, RecordBuffers
-from spark_log.datasource.write.task_transaction import JoinedTransaction, TaskTransaction
+from spark_log.datasource.write.task_transaction import TaskTransaction
 from spark_log.errors import InvalidRecordError
 from spark_log.log import ALL
 from spark_log.metadata import TopicImage
@@ -31,20 +30,6 @@ from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass
-class TaskCommitMessage(WriterCommitMessage):
-    """The results of a task attempt, which Spark passes to the driver.
-
-    Attributes:
-        results: the results, by partition.
-        joined: the attempt's part in the transaction; None if the attempt has appended nothing, or
-            the write is not transactional.
-    """
-
-    results: dict[TopicPartition, WriteResult]
-    joined: JoinedTransaction | None = None
 
 
 class TaskWriter:

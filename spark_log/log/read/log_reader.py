@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
+from spark_log.config import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_log.errors import NotFoundError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
@@ -19,6 +20,8 @@ from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
 from spark_log.log.segment import LogBatch, SegmentReader
 from spark_log.log.snapshot import Snapshots
+from spark_log.storage import Store, listing_validity_ms
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, SuppressedErrors
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
@@ -65,6 +68,35 @@ class LogReader(LogCache):
         self._keys: KeyLookup | None = None
         self._share = LOG_CACHES.share(self)
         self.blocking_transaction: OpenTransaction | None = None
+
+    @classmethod
+    def open(cls, store: Store, directory: str, *, topic_id: str, partition: int) -> Self:
+        """Return the reader of a log that this process only reads. Accesses no storage yet.
+
+        A `LocalLog` can do more. Its import, and that of the table of settings, takes longer than a
+        short read.
+
+        Args:
+            store: the store that holds the log.
+            directory: the log's directory, relative to the store's root.
+            topic_id: the topic's id; checked against every segment.
+            partition: number of the partition; checked against every segment.
+        """
+        files = PartitionDirectory(
+            store,
+            directory,
+            topic_id=topic_id,
+            partition=partition,
+            clock=SYSTEM_CLOCK,
+            valid_ms=listing_validity_ms(DEFAULT_FILE_DELETE_DELAY_MS),
+            suppressed=SuppressedErrors(IN_PROCESS),
+        )
+        return cls(files, Snapshots(files))
+
+    @property
+    def files(self) -> PartitionDirectory:
+        """The log's directory."""
+        return self._directory
 
     def drop(self) -> None:
         """Forget the listing. A read that is under way keeps it."""

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
-from spark_log.config import TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
     NotFoundError,
@@ -21,6 +21,9 @@ from spark_log.log.producers import ProducerState
 from spark_log.log.segment import SegmentReader, SegmentSummary
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
+
+if TYPE_CHECKING:
+    from spark_log.config import TopicConfig
 
 _log = logging.getLogger(__name__)
 
@@ -46,15 +49,22 @@ class Snapshots(LogCache):
         summaries: the known segment summaries.
     """
 
-    def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
+    def __init__(self, directory: PartitionDirectory, config: TopicConfig | None = None) -> None:
         self.summaries = SegmentSummaries(directory)
         self._directory = directory
-        self._config = config
+        self._given_config = config
         self._share = LOG_CACHES.share(self)
         self._newest: Snapshot | None = None
         self._state: ProducerState | None = None
         self._newest_offset = 0
         self._segment_count = 0
+
+    @property
+    def _config(self) -> TopicConfig:
+        """The topic's settings; the defaults if none were given, as for a process that reads."""
+        from spark_log.config import TopicConfig  # late: only writing a snapshot needs them
+
+        return self._given_config or TopicConfig()
 
     def drop(self) -> None:
         """Forget the newest snapshot. The next use reads it again."""

@@ -18,9 +18,9 @@ from unittest import mock
 
 import pyarrow as pa
 
+from spark_log.datasource.read.log_split import LogSplit
 from spark_log.datasource.read.record_filter import ANY, Bounds
 from spark_log.datasource.read.split_reader import read_split
-from spark_log.datasource.read.splits import LogSplit
 from spark_log.errors import CorruptRecordError
 from spark_log.log.clean.compactor import compact
 from spark_log.log.files.file_names import SegmentName
