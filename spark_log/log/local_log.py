@@ -24,7 +24,6 @@ from spark_log.log.read import (
     MAX_READ_BYTES,
     Batches,
     IsolationLevel,
-    KeyQuery,
     LeaderEpochs,
     LogReader,
     SeekResult,
@@ -379,6 +378,8 @@ class LocalLog:
     ) -> LogBatch | None:
         """Return the newest record of a key before an offset (`LogReader.find_key`)."""
         is_committed = isolation_level == "read_committed"
+        from spark_log.log.read import KeyQuery  # most readers look up no key
+
         return self._reader.find_key(KeyQuery(key, end_offset, is_committed, check_crcs))
 
     def tail_ends_at(self, offset: int) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
-from spark_log.coordinator import LazyTransactionalOffsets
 from spark_log.errors import IllegalStateError, KafkaTimeoutError, SparkLogError
 from spark_log.metrics import (
     ClientReading,
@@ -30,15 +29,12 @@ from spark_log.producer.send import (
     Sender,
     SenderThreads,
 )
-from spark_log.producer.transaction import (
-    State,
-    TransactionalIdentity,
-    TransactionManager,
-    Transactions,
-)
+from spark_log.producer.transaction import State, TransactionManager
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.threads import MergeThread
-from spark_log.transaction import MARKERS_AT_ONCE, TransactionCoordinator
+
+if TYPE_CHECKING:
+    from spark_log.producer.transaction import TransactionalIdentity, Transactions
 
 _log = logging.getLogger(__name__)
 
@@ -104,6 +100,11 @@ class ProducerRuntime:
                 is_idempotent=config.enable_idempotence, given=identity
             )
         else:
+            # Imported here: most producers have no transactions.
+            from spark_log.coordinator import LazyTransactionalOffsets
+            from spark_log.producer.transaction import TransactionalIdentity
+            from spark_log.transaction import TransactionCoordinator
+
             transaction = TransactionManager(
                 config.transactional_id, config.transaction_timeout_ms, clock
             )
@@ -149,6 +150,8 @@ class ProducerRuntime:
         self._transaction = transaction
         self.transactions: Transactions | None = None
         if transaction is not None:
+            from spark_log.producer.transaction import TransactionalIdentity, Transactions
+
             assert isinstance(producer_identity, TransactionalIdentity)
             self.transactions = Transactions(
                 transaction,
@@ -174,6 +177,8 @@ class ProducerRuntime:
         if starts_threads:
             at_once = config.max_in_flight_requests_per_connection
             if transaction is not None:  # its partitions are written together, as in one request
+                from spark_log.transaction import MARKERS_AT_ONCE
+
                 at_once = max(at_once, MARKERS_AT_ONCE)
             self._threads = SenderThreads(
                 self.accumulator,

@@ -5,6 +5,17 @@ import sys
 
 from spark_log import Admin, NewTopic
 from tests.consumer.support import append, numbered
+from tests.producer.test_imports import UNUSED
+
+READS_ONE = """
+import sys
+from spark_log import Consumer
+with Consumer("t", root=sys.argv[1], auto_offset_reset="earliest") as consumer:
+    while not consumer.poll(60_000):
+        pass
+print(*sorted(sys.modules))
+"""
+
 
 WITH_A_GROUP = """
 import sys
@@ -38,3 +49,17 @@ def test_joining_polling_and_committing_import_nothing_that_is_large(tmp_path):
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
+
+
+def test_the_first_poll_needs_no_module_that_others_use(tmp_path):
+    root = str(tmp_path / "root")
+    Admin(root).create_topics([NewTopic("t")])
+    append(root, [b"value"])
+    ran = subprocess.run(
+        [sys.executable, "-c", READS_ONE, root],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert sorted(UNUSED.intersection(ran.stdout.split())) == []

@@ -7,6 +7,26 @@ import pytest
 
 from spark_log import Admin, NewTopic
 
+UNUSED = {
+    "asyncio", "concurrent.futures.process", "confluent_kafka", "deltalake", "fastavro", "fsspec",
+    "multiprocessing", "obstore", "pandas", "prometheus_client", "pyarrow.acero", "pyarrow.compute",
+    "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet", "pyspark", "requests", "rich",
+    "spark_log.admin", "spark_log.delta", "spark_log.gateway", "spark_log.log.clean",
+    "spark_log.log.read.key_lookup", "spark_log.log.segment.parquet", "spark_log.log.verify",
+    "spark_log.table", "spark_log.transaction", "spark_log.values", "ssl", "subprocess", "typer",
+}  # fmt: skip
+"""Modules that a client needs neither for its first record nor for those after it: a process that
+sends or reads one record would spend most of its time on their import."""
+
+SENDS_ONE = """
+import sys
+from spark_log import Producer
+with Producer(sys.argv[1]) as producer:
+    producer.send("t", b"value", key=b"k").result()
+print(*sorted(sys.modules))
+"""
+
+
 WITH_SNAPSHOTS = """
 import sys
 from spark_log import Producer
@@ -53,3 +73,16 @@ def test_a_producer_imports_nothing_that_is_large(tmp_path, script):
         check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
+
+
+def test_the_first_record_needs_no_module_that_others_use(tmp_path):
+    root = str(tmp_path / "root")
+    Admin(root).create_topics([NewTopic("t")])
+    ran = subprocess.run(
+        [sys.executable, "-c", SENDS_ONE, root],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert sorted(UNUSED.intersection(ran.stdout.split())) == []

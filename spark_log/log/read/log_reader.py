@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from spark_log.config import DEFAULT_FILE_DELETE_DELAY_MS
 from spark_log.errors import NotFoundError
@@ -14,7 +14,6 @@ from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.producers import OpenTransaction, TransactionIndex
 from spark_log.log.read.committed_tail_view import CommittedTailView
-from spark_log.log.read.key_lookup import KeyLookup, KeyQuery
 from spark_log.log.read.pruning import SegmentTimes
 from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
@@ -22,6 +21,9 @@ from spark_log.log.segment import LogBatch, SegmentReader
 from spark_log.log.snapshot import Snapshots
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, SuppressedErrors
+
+if TYPE_CHECKING:
+    from spark_log.log.read.key_lookup import KeyLookup, KeyQuery
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
@@ -421,6 +423,8 @@ class LogReader(LogCache):
             CorruptRecordError: a segment is damaged or missing.
         """
         if self._keys is None:
+            from spark_log.log.read.key_lookup import KeyLookup  # most readers look up no key
+
             self._keys = KeyLookup(self._directory, self._snapshots)
         return self._keys.find(replace(query, max_leader_epoch=self.max_leader_epoch))
 

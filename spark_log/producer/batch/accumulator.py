@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_log.config import ProducerConfig
 from spark_log.log import PartitionLog
@@ -14,8 +14,10 @@ from spark_log.producer.batch.incomplete_batches import IncompleteBatches
 from spark_log.producer.batch.producer_batch import ProducerBatch
 from spark_log.producer.batch.ready_partitions import ReadyPartitions
 from spark_log.producer.batch.topic_route import NEVER_MS, PartitionQueue, TopicRoute
-from spark_log.transaction import TopicIdPartition
 from spark_log.util import Clock
+
+if TYPE_CHECKING:
+    from spark_log.transaction import TopicIdPartition
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """Bytes added to the size of each record's key, value and headers: an empty record has a size."""

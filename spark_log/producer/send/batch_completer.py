@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import KafkaTimeoutError, SparkLogError, UnknownOutcomeError
@@ -11,8 +12,11 @@ from spark_log.producer.batch import Accumulator, PartitionQueue, ProducerBatch
 from spark_log.producer.send.append_errors import unknown_outcome
 from spark_log.producer.send.producer_identity import ProducerIdentity
 from spark_log.producer.send.producer_metrics import ProducerMetrics
-from spark_log.producer.transaction import State, TransactionalIdentity, TransactionManager
+from spark_log.producer.transaction import State, TransactionManager
 from spark_log.util import Clock
+
+if TYPE_CHECKING:
+    from spark_log.producer.transaction import TransactionalIdentity
 
 _log = logging.getLogger(__name__)
 

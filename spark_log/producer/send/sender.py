@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_log.config import ProducerConfig
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
@@ -23,9 +23,12 @@ from spark_log.producer.send.batch_completer import BatchCompleter
 from spark_log.producer.send.client_throttle import ClientThrottle
 from spark_log.producer.send.partition_appender import AppendResult, PartitionAppender
 from spark_log.producer.send.producer_identity import ProducerIdentity
-from spark_log.producer.transaction import APPENDING, TransactionalIdentity, TransactionManager
+from spark_log.producer.transaction import APPENDING, TransactionManager
 from spark_log.record import ProducerAppend
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
+
+if TYPE_CHECKING:
+    from spark_log.producer.transaction import TransactionalIdentity
 
 _log = logging.getLogger(__name__)
 

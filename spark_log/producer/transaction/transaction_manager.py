@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_log.errors import (
     IllegalStateError,
@@ -19,8 +19,10 @@ from spark_log.errors import (
     TransactionAbortedError,
 )
 from spark_log.record import ProducerIdAndEpoch
-from spark_log.transaction import TopicIdPartition, TransactionOffset
 from spark_log.util import Clock
+
+if TYPE_CHECKING:
+    from spark_log.transaction import TopicIdPartition, TransactionOffset
 
 _log = logging.getLogger(__name__)
 

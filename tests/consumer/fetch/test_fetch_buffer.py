@@ -68,7 +68,7 @@ def test_busy_partitions_get_at_least_a_share_beside_quiet_ones(open_buffer):
     for _ in range(20):
         for number in (1, 2, 3):
             buffer.add(number, 10)
-        taken = Counter()
+        taken: Counter[int] = Counter()
         for number, count in buffer.take(40):
             taken[number] += count
         assert taken == {0: 10, 1: 10, 2: 10, 3: 10}
