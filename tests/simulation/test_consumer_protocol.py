@@ -18,6 +18,7 @@ RARE = {
     "a partition to revoke comes back after its release",
     "a member that joins again has a new epoch",
     "a partition that a member may be about to take is not released",
+    "a gateway writes before it tells what it has not given",
 }
 """Rules whose absence shows only in one of hundreds of seeds: they have tests elsewhere
 (`tests/coordinator/group/test_consumer_decisions.py`,
