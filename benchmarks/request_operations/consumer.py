@@ -90,7 +90,7 @@ def idle(
             consumer.assign(tps)
             consumer.seek_to_beginning()
             read(consumer, partitions)
-            poll_for(consumer, IDLE_S)
+            poll_for(consumer, IDLE_S + 2)  # all partitions are at rest now
             yield lambda: poll_for(consumer, IDLE_S)
 
     return prepare

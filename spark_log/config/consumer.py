@@ -91,7 +91,8 @@ class ConsumerConfig(ConfigModel):
         default=52_428_800,
         description="Maximum bytes fetched ahead for all partitions together, counted as they are "
         "in memory, where a segment of one small record takes 10 KB. One record batch may exceed "
-        "it.",
+        "it, and on an object store `max.partition.fetch.bytes` of each of four partitions, which "
+        "are read at once.",
     )
     max_partition_fetch_bytes: NonNegativeInt = Field(
         default=1_048_576,
@@ -100,8 +101,9 @@ class ConsumerConfig(ConfigModel):
     )
     max_poll_records: PositiveInt = Field(
         default=500,
-        description="Maximum number of records that one `poll` returns. `poll_table` is limited "
-        "by bytes instead.",
+        description="Maximum number of records that one `poll` returns. Each of n partitions has a "
+        "share of one n-th; partitions that have fewer records are returned first, and the others "
+        "in turn. `poll_table` is limited by bytes instead.",
     )
     consumer_timeout_ms: int = Field(
         default=-1,
