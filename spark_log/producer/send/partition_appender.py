@@ -169,6 +169,16 @@ class PartitionAppender:
         with suppressed.suppress("removal of a late append", directory, Exception):
             self._cluster.store.delete_directory(directory)
 
+    def is_short(self, queue: PartitionQueue) -> bool:
+        """Return whether an append does not wait for the storage: it is local, and not synced."""
+        log = queue.log
+        return (
+            log is not None
+            and not log.config.flush_on_append
+            and self._cluster.store.is_local
+            and len(queue.route.topic.partitions[queue.partition].replicas) == 1
+        )
+
     def is_retriable(self, error: Exception) -> bool:
         """Return whether a retry of the same append may succeed."""
         if isinstance(error, SparkLogError) and error.retriable:
