@@ -18,7 +18,7 @@ _EXPIRY_ONLY_MS: Final = -1.0
 """The wakeup time of a leader that only watches expiry; no partition is ready before it."""
 
 
-_PATIENCE_MS: Final = 20.0
+_PATIENCE_MS: Final = 100.0
 """Time after which another thread takes over from one whose short append is not over."""
 
 
