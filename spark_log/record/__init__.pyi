@@ -8,9 +8,11 @@ from .arrays import nullable_int_array as nullable_int_array
 from .arrays import offsets_of as offsets_of
 from .arrays import text_array as text_array
 from .arrays import text_scalar as text_scalar
+from .arrays import time_range_us as time_range_us
 from .arrays import times_us_of as times_us_of
 from .arrays import timestamp_array as timestamp_array
 from .arrow_ipc import Blocks as Blocks
+from .arrow_template import file_template as file_template
 from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
@@ -32,6 +34,7 @@ from .batch_header import packed_headers as packed_headers
 from .batch_header import unpack_headers as unpack_headers
 from .checksum import array_crc32c as array_crc32c
 from .checksum import batch_crc32c as batch_crc32c
+from .checksum import content_crc32c as content_crc32c
 from .control_record import ControlRecordType as ControlRecordType
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
 from .end_transaction_marker import marker_records as marker_records
@@ -56,6 +59,8 @@ from .schema import RECORD_SCHEMA as RECORD_SCHEMA
 from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
 from .schema import new_append_id as new_append_id
 from .schema import segment_schema as segment_schema
+from .schema import write_options as write_options
 from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes
+from .small_batch import SmallBatch as SmallBatch
 from .temporary_rows import TemporaryRows as TemporaryRows

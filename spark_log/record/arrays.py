@@ -8,12 +8,16 @@ poll, and half of the time of a short command.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from spark_log.record.schema import TIMESTAMP_TYPE
+
+_FEW_TIMES = 64
+"""Number of timestamps up to which numpy's functions take longer than Python's."""
 
 
 def binary_array(values: Sequence[bytes | None]) -> pa.Array:
@@ -142,3 +146,18 @@ def timestamp_array(times_us: np.ndarray) -> pa.Array:
 def times_us_of(records: pa.RecordBatch) -> np.ndarray:
     """Return the column ``timestamp``, which has no nulls, as int64 microseconds without a copy."""
     return ints_of(records.column("timestamp"), np.int64)
+
+
+def time_range_us(records: pa.RecordBatch) -> tuple[int, int, int]:
+    """Return the first, the smallest and the largest timestamp of at least one record.
+
+    Args:
+        records: records with the column ``timestamp``, which has no nulls.
+    """
+    rows = records.num_rows
+    if rows > _FEW_TIMES:
+        times_us = times_us_of(records)
+        return int(times_us[0]), int(times_us.min()), int(times_us.max())
+    column = records.column("timestamp")
+    few_us = struct.unpack_from(f"<{rows}q", column.buffers()[1], 8 * column.offset)
+    return few_us[0], min(few_us), max(few_us)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -172,6 +172,51 @@ def check_blocks(blocks: Blocks, footer_position: int | None) -> None:
     expected = None if footer_position is None else footer_position - END_OF_STREAM_BYTES
     if not blocks.follow_each_other() or blocks.ends[-1] != (expected or blocks.ends[-1]):
         raise ValueError("the footer's blocks do not cover the file")
+
+
+class BatchFields(NamedTuple):
+    """Byte positions in the message of a record batch, for a writer that fills them in.
+
+    Attributes:
+        body_bytes: position of the length of the body, i64.
+        rows: position of the number of rows, i64.
+        nodes: position of the first array's length and number of nulls, i64 each; those of the
+            other arrays follow.
+        buffers: position of the first buffer's position in the body and its length, i64 each;
+            those of the other buffers follow.
+    """
+
+    body_bytes: int
+    rows: int
+    nodes: int
+    buffers: int
+
+
+def batch_fields(message: memoryview) -> BatchFields:
+    """Return the positions of the fields of a record batch that has rows and a body.
+
+    Args:
+        message: the first ``metadata_bytes`` bytes of a block.
+    """
+    table = _message(message)
+    begin = len(message) - len(table.buffer)
+    at = table.indirect(2)
+    assert at is not None
+    batch = _Table(table.buffer, at)
+    found = (table.at(3), batch.at(0), batch.indirect(1), batch.indirect(2))
+    body_bytes, rows, nodes, buffers = (begin + position for position in found if position)
+    return BatchFields(body_bytes, rows, nodes + _U32.size, buffers + _U32.size)
+
+
+def blocks_position(footer: memoryview) -> int:
+    """Return the byte position of the first block in a footer with blocks.
+
+    Args:
+        footer: the last `footer_bytes` bytes of the file.
+    """
+    vector = _Table.root(footer).indirect(3)
+    assert vector is not None
+    return vector + _U32.size
 
 
 def codec(message: memoryview) -> str:

@@ -146,10 +146,9 @@ class BatchHeader:
         The fields include only the length of the range of offsets: the base offset depends on the
         segment (Kafka's checksum does not cover the base offset either).
         """
-        return _CHECKSUMMED.pack(
+        return checksummed_bytes(
             self.last_offset_delta - self.base_offset_delta,
             self.leader_epoch,
-            self.magic,
             self.attributes,
             self.base_timestamp_us,
             self.max_timestamp_us,
@@ -157,7 +156,23 @@ class BatchHeader:
             self.producer_epoch,
             self.base_sequence,
             self.record_count,
+            magic=self.magic,
         )
+
+
+def checksummed_bytes(
+    offsets: int, leader_epoch: int, attributes: int, *others: int, magic: int = MAGIC
+) -> bytes:
+    """Return the fields of a header that the checksum covers.
+
+    Args:
+        offsets: the last offset less the first one.
+        leader_epoch: the leader epoch.
+        attributes: the attributes.
+        others: the fields behind the checksum, in the order of the header.
+        magic: the format of the batch.
+    """
+    return _CHECKSUMMED.pack(offsets, leader_epoch, magic, attributes, *others)
 
 
 def latest_timestamp_us(headers: Iterable[BatchHeader]) -> int | None:

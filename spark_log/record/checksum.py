@@ -23,7 +23,7 @@ import pyarrow as pa
 from google_crc32c import extend
 
 from spark_log.record.arrays import bools_of, int_array, ints_of, offsets_of
-from spark_log.record.batch_header import BatchHeader
+from spark_log.record.batch_header import BatchHeader, checksummed_bytes
 from spark_log.record.schema import RECORD_SCHEMA
 
 
@@ -41,6 +41,17 @@ def batch_crc32c(header: BatchHeader, records: pa.RecordBatch) -> int:
         deltas = ints_of(records.column("offset_delta"), np.int32)
         crc = extend(crc, np.ascontiguousarray(deltas - np.int32(header.base_offset_delta)))
     return int(crc)
+
+
+def content_crc32c(*fields: int, content: bytes) -> int:
+    """Return the checksum of a batch without gaps whose content is known as bytes.
+
+    Args:
+        fields: number of offsets less one, leader epoch, attributes, first and largest timestamp,
+            producer id, producer epoch, base sequence and number of records.
+        content: the columns as they enter the checksum.
+    """
+    return int(extend(0, checksummed_bytes(*fields) + content))
 
 
 def array_crc32c(array: pa.Array, crc: int = 0) -> int:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import base64
 import os
+from typing import Final
 
 import pyarrow as pa
+from pyarrow import ipc
 
 FORMAT_VERSION = "1"
 """The value of the schema metadata ``spark_log.format``."""
+
+APPEND_ID_KEY: Final = b"spark_log.append_id"
+"""The key of a segment's append id in its schema metadata."""
+
+APPEND_ID_CHARACTERS: Final = 22
+"""Length of an append id: 16 random bytes in base64."""
 
 HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 """The type of record headers: names and values in order; duplicates are kept."""
@@ -46,13 +54,24 @@ OFFSET_DELTA_FIELD = pa.field("offset_delta", pa.int32(), nullable=False)
 """The fifth column, only in rewritten segments with gaps: the offset minus the base offset."""
 
 
-def segment_schema(
-    topic_id: str, partition: int, name: str | None = None, compaction_id: str | None = None
-) -> pa.Schema:
-    """Return the schema of a new segment file, with metadata that identifies the segment.
+def new_append_id() -> bytes:
+    """Return a random append id.
 
-    ``spark_log.append_id`` is random: by this id a writer that lost an answer can distinguish its
-    own file from a file with equal records (ADR 3).
+    By this id a writer that lost an answer can distinguish its own file from a file with equal
+    records (ADR 3).
+    """
+    return base64.urlsafe_b64encode(os.urandom(16))[:APPEND_ID_CHARACTERS]
+
+
+def segment_schema(
+    topic_id: str,
+    partition: int,
+    name: str | None = None,
+    compaction_id: str | None = None,
+    *,
+    append_id: bytes | None = None,
+) -> pa.Schema:
+    """Return the schema of a segment file, with metadata that identifies the segment.
 
     Args:
         topic_id: the topic's id.
@@ -61,12 +80,13 @@ def segment_schema(
             written. None for an appended segment, which gets its name by put-if-absent after it is
             written.
         compaction_id: the random id of the compaction that writes the segment; None for others.
+        append_id: the segment's append id; None for a new one.
     """
-    metadata = {
+    metadata: dict[str | bytes, str | bytes] = {
         "spark_log.format": FORMAT_VERSION,
         "spark_log.topic_id": topic_id,
         "spark_log.partition": str(partition),
-        "spark_log.append_id": new_append_id(),
+        APPEND_ID_KEY: new_append_id() if append_id is None else append_id,
     }
     if name is not None:
         metadata["spark_log.name"] = name
@@ -75,6 +95,12 @@ def segment_schema(
     return RECORD_SCHEMA.with_metadata(metadata)
 
 
-def new_append_id() -> str:
-    """Return a random append id: 22 characters of ASCII."""
-    return base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+def write_options(compression: str) -> ipc.IpcWriteOptions:
+    """Return the options of Arrow's writer for a segment file.
+
+    Args:
+        compression: ``none``, ``lz4`` or ``zstd``.
+    """
+    return ipc.IpcWriteOptions(
+        compression=None if compression == "none" else compression, use_threads=False
+    )

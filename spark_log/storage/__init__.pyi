@@ -39,6 +39,7 @@ from .root_directories import WITNESSES as WITNESSES
 from .root_directories import is_of_file_system as is_of_file_system
 from .root_directories import is_own_directory as is_own_directory
 from .root_directories import is_topic_directory as is_topic_directory
+from .staged_bytes import StagedBytes as StagedBytes
 from .storage_time import StorageClock as StorageClock
 from .storage_time import check_clock_skew as check_clock_skew
 from .storage_time import newest_modified_us as newest_modified_us

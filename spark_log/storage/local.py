@@ -45,9 +45,10 @@ from spark_log.storage.file_system import (
 )
 from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.local_staged_file import LocalStagedFile
-from spark_log.storage.os_errors import storage_errors
+from spark_log.storage.os_errors import storage_error, storage_errors
 from spark_log.storage.reserve import keep_reserve, release_reserve
 from spark_log.storage.root_guard import RootGuard
+from spark_log.storage.staged_bytes import StagedBytes
 from spark_log.storage.store import CheckRoot, FileInfo, StagedFile, StagedFileLostError, Store
 from spark_log.util import IN_PROCESS
 
@@ -164,13 +165,38 @@ class LocalStore(Store):
             StorageUnavailableError: the root is missing.
             StorageError: the file cannot be created.
         """
-        absolute = self._absolute(directory)
+        return self._stage(self._absolute(directory))
+
+    def _stage(
+        self,
+        directory: str,
+        data: bytes | pa.Buffer | None = None,
+        *,
+        sync: bool = False,
+        target: str | None = None,
+    ) -> LocalStagedFile:
+        """Return a staged file in a directory, given by its absolute path.
+
+        Args:
+            directory: the directory.
+            data: all bytes of the file; None to write them later.
+            sync: whether to flush ``data`` to the device.
+            target: the path that errors name; None for the directory.
+        """
         try:
-            staged = LocalStagedFile(absolute, self._make_directory, is_shared=True)
+            staged = LocalStagedFile(
+                directory,
+                self._make_directory,
+                is_shared=True,
+                data=data,
+                sync=sync,
+                target=target,
+            )
         except StorageError:
             self.check_root()  # if the root itself is missing, raise that error
             raise
-        self._seen.add(absolute)
+        if directory not in self._seen:
+            self._seen.add(directory)
         return staged
 
     def _make_directory(self, directory: str) -> None:
@@ -203,17 +229,31 @@ class LocalStore(Store):
             StorageFullError: no space; nothing is visible.
             StorageError: the file system failed; nothing is visible.
         """
+        target = self._absolute(path)
         if isinstance(source, LocalStagedFile):
-            with self._exchange_errors(path):
-                self._link(path, source, sync)
-            return
-        data = source.read_back() if isinstance(source, StagedFile) else source
-        with self.stage(str(PurePosixPath(path).parent)) as staged:
-            assert isinstance(staged, LocalStagedFile)
-            with storage_errors(path, "writing"):
-                staged.sink.write(data)
-            with self._exchange_errors(path):
-                self._link(path, staged, sync)
+            self._link(path, target, source, sync)
+        elif isinstance(source, StagedBytes):
+            self._put_bytes(path, target, source, sync)
+        else:
+            data = source.read_back() if isinstance(source, StagedFile) else source
+            with self._stage(os.path.dirname(target), data, sync=sync, target=path) as staged:
+                self._link(path, target, staged, sync)
+
+    def _put_bytes(self, path: str, target: str, source: StagedBytes, sync: bool) -> None:
+        """Put bytes; keep their file if the name is taken, because the next put needs it."""
+        staged, source.file = source.file, None
+        if not isinstance(staged, LocalStagedFile):
+            directory = os.path.dirname(target)
+            staged = self._stage(directory, source.data, sync=sync, target=path)
+        try:
+            self._link(path, target, staged, sync)
+        except AlreadyExistsError:
+            source.file = staged
+            raise
+        except BaseException:
+            staged.discard()
+            raise
+        staged.discard()
 
     def put(self, path: str, data: bytes | pa.Buffer, *, sync: bool = True) -> None:
         """Replace the file at ``path`` by a rename."""
@@ -350,25 +390,29 @@ class LocalStore(Store):
 
     @contextmanager
     def _exchange_errors(self, path: str) -> Iterator[None]:
-        """Distinguish the reasons for which a staged file is missing.
+        """Distinguish the reasons for which a staged file is missing (`_check_directory`)."""
+        try:
+            yield
+        except NotFoundError as error:
+            self._check_directory(path, error)
+            raise
+
+    def _check_directory(self, path: str, error: NotFoundError) -> None:
+        """Check that the directory of a staged file that is missing was removed, not exchanged.
 
         Raises:
             StorageUnavailableError: the root is missing. Nothing was written.
             StagedFileLostError: another directory has taken the place of the one in which the file
                 was staged. Nothing was written.
-            NotFoundError: the directory was removed. Nothing was written.
         """
-        try:
-            yield
-        except NotFoundError as error:
-            self.check_root()
-            if self._guard is None or not os.path.isdir(os.path.dirname(self._absolute(path))):
-                raise
-            raise StagedFileLostError(
-                f"{path}: its directory was moved or exchanged while the file was written; nothing "
-                f"was written",
-                path=path,
-            ) from error
+        self.check_root()
+        if self._guard is None or not os.path.isdir(os.path.dirname(self._absolute(path))):
+            return
+        raise StagedFileLostError(
+            f"{path}: its directory was moved or exchanged while the file was written; nothing "
+            f"was written",
+            path=path,
+        ) from error
 
     def _entries(self, directory: str) -> Iterator[os.DirEntry[str]]:
         absolute = self._absolute(directory)
@@ -409,13 +453,29 @@ class LocalStore(Store):
                 return
             directory = os.path.dirname(directory)
 
-    def _link(self, path: str, staged: LocalStagedFile, sync: bool) -> None:
-        target = self._absolute(path)
-        with storage_errors(path):
+    def _link(self, path: str, target: str, staged: LocalStagedFile, sync: bool) -> None:
+        """Give a staged file its name.
+
+        Args:
+            path: the name, relative to the root.
+            target: the same as an absolute path.
+            staged: the file.
+            sync: whether the file and its name are durable on return.
+        """
+        try:
+            self._link_once(path, target, staged, sync)
+        except NotFoundError as error:
+            self._check_directory(path, error)
+            raise
+
+    def _link_once(self, path: str, target: str, staged: LocalStagedFile, sync: bool) -> None:
+        try:
             staged.seal()
             if sync:
                 staged.sync()
                 self._sync_names_to(os.path.dirname(target))
+        except OSError as error:
+            raise storage_error(error, path) from error
         self.check_root()  # after staging: see RootGuard
         try:
             os.link(staged.path, target)
@@ -432,8 +492,7 @@ class LocalStore(Store):
                     path=self.url,
                 ) from error
             if error.errno in _NOT_LINKED:
-                with storage_errors(path, "writing"):
-                    raise
+                raise storage_error(error, path, "writing") from error
             if not _is_same_file(staged.path, target, path):
                 raise UnknownOutcomeError(
                     f"{path}: {os.strerror(error.errno or 0)}; the file may exist all the same",

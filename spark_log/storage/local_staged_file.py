@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import uuid
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +15,8 @@ from spark_log.storage.known_directories import KnownDirectories
 from spark_log.storage.os_errors import storage_errors
 from spark_log.storage.store import StagedFile, StagedFileLostError
 from spark_log.util import IN_PROCESS
+
+_NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 _BUFFER_BYTES: Final = 65_536
 """Size of the write buffer: Arrow writes a small segment in some thirty pieces. A piece larger than
@@ -61,46 +61,75 @@ class LocalStagedFile(StagedFile):
         make_directory: Callable[[str], None] | None = None,
         *,
         is_shared: bool = False,
+        data: bytes | pa.Buffer | None = None,
+        sync: bool = False,
+        target: str | None = None,
     ) -> None:
-        """Create the empty file.
+        """Create the file.
 
         Args:
             directory: absolute path of its directory.
             make_directory: function called with the directory if it is missing; None creates it.
             is_shared: whether all users who may read the directory may read the file, whatever the
                 umask of this process is.
+            data: all bytes of the file, which is then complete; None to write to `sink`.
+            sync: whether to flush ``data`` to the device.
+            target: the path that errors name; None for the directory.
 
         Raises:
             StorageFullError: no space.
             StorageError: the file cannot be created.
         """
-        self.path = f"{directory}/.{uuid.uuid4().hex}.tmp"
+        self.path = f"{directory}/.{os.urandom(16).hex()}.tmp"
         self._synced = False
         self._failed = False
-        with storage_errors(directory, "writing"):
+        self._is_sealed = False
+        with storage_errors(target or directory, "writing"):
             try:
-                file = pa.OSFile(self.path, "wb")
+                self._create(data, sync=sync)
             except FileNotFoundError:
                 if make_directory is None:
                     make_directories(directory, KnownDirectories())
                 else:
                     make_directory(directory)
-                file = pa.OSFile(self.path, "wb")
+                self._create(data, sync=sync)
             if is_shared:
                 share_file(self.path, directory)
-        self.sink = pa.BufferedOutputStream(file, _BUFFER_BYTES)
+
+    def _create(self, data: bytes | pa.Buffer | None, *, sync: bool) -> None:
+        """Create the file, and write all of its bytes if they are known."""
+        if data is None:
+            self.sink = pa.BufferedOutputStream(pa.OSFile(self.path, "wb"), _BUFFER_BYTES)
+            return
+        descriptor = os.open(self.path, _NEW_FILE, 0o666)
+        try:
+            try:
+                written = os.write(descriptor, data)
+                while written < len(data):
+                    written += os.write(descriptor, memoryview(data)[written:])
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            self._failed = True
+            self.discard()
+            raise
+        self._synced = sync
+        self._is_sealed = True
 
     @property
     def size_bytes(self) -> int:
         """Number of bytes that were written."""
-        if not self.sink.closed:
+        if not self._is_sealed:
             return int(self.sink.tell())
         with _own_errors(self.path):
             return os.path.getsize(self.path)
 
     def seal(self) -> None:
         """End writing. Harmless when called twice."""
-        self._once(self._close)
+        if not self._is_sealed or self._failed:
+            self._once(self._close)
 
     def read_back(self) -> pa.Buffer:
         """Return the written bytes as a memory map (sealed first)."""
@@ -133,21 +162,24 @@ class LocalStagedFile(StagedFile):
 
     def discard(self) -> None:
         """Delete the temporary file. A put under another name stays."""
-        directory = os.path.dirname(self.path)
         # On a full disk the close fails too; the file is deleted in any case.
-        with IN_PROCESS.suppress("closing of a temporary file", directory, OSError):
-            self.seal()
+        try:
+            if not self._is_sealed and not self._failed:
+                self.seal()
+        except OSError as error:
+            IN_PROCESS.add("closing of a temporary file", os.path.dirname(self.path), error)
         # A failed deletion must not fail a put that succeeded: the file is hidden. After a rename
         # the file is gone.
-        with (
-            IN_PROCESS.suppress("deletion of a temporary file", directory, OSError),
-            suppress(FileNotFoundError),
-        ):
+        try:
             os.unlink(self.path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            IN_PROCESS.add("deletion of a temporary file", os.path.dirname(self.path), error)
 
     def _close(self) -> None:
-        if not self.sink.closed:
-            self.sink.close()
+        self.sink.close()
+        self._is_sealed = True
 
     def _fsync(self) -> None:
         sync_path(self.path)

@@ -63,10 +63,17 @@ class storage_errors:  # noqa: N801 - used as a function; a generator would take
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, OSError) and not isinstance(error, SparkLogError):
-            raise _translated(error, self.path, self._action) from error
+            raise storage_error(error, self.path, self._action) from error
 
 
-def _translated(error: OSError, path: str, action: str) -> StorageError:
+def storage_error(error: OSError, path: str, action: str = "") -> StorageError:
+    """Return this package's error for one of the operating system (`storage_errors`).
+
+    Args:
+        error: the system's error.
+        path: the path that the message names.
+        action: the action that failed, such as ``writing``, for the message of a refusal.
+    """
     reason = os.strerror(error.errno) if error.errno else str(error)
     if error.errno == errno.ENOENT:
         return NotFoundError(f"{path}: no such file", path=path)

@@ -11,8 +11,6 @@ import logging
 import os
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 _log = logging.getLogger(__name__)
@@ -98,19 +96,38 @@ class SuppressedErrors:
             counter._counts[what] += 1
             counter = counter._owner
 
-    @contextmanager
-    def suppress(self, what: str, path: str, *kinds: type[Exception]) -> Iterator[None]:
-        """Run the block; suppress these errors, count them, and log each cause once.
+    def suppress(self, what: str, path: str, *kinds: type[Exception]) -> _Suppression:
+        """Return a context that suppresses these errors, counts them, and logs each cause once.
 
         Args:
             what: the action of the block, in a few words; one of a fixed set.
             path: the path of the partition, group or root.
             *kinds: the errors to suppress.
         """
-        try:
-            yield
-        except kinds as error:
-            self.add(what, path, error)
+        return _Suppression(self, what, path, kinds)
+
+
+class _Suppression:
+    """The context of `SuppressedErrors.suppress`; a generator would take four times as long."""
+
+    __slots__ = ("_counters", "_kinds", "_path", "_what")
+
+    def __init__(
+        self, counters: SuppressedErrors, what: str, path: str, kinds: tuple[type[Exception], ...]
+    ) -> None:
+        self._counters = counters
+        self._what = what
+        self._path = path
+        self._kinds = kinds
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if error is None or not isinstance(error, self._kinds):
+            return False
+        self._counters.add(self._what, self._path, error)
+        return True
 
 
 IN_PROCESS: Final = SuppressedErrors()

@@ -9,6 +9,7 @@ import pytest
 from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, MergeExecutor
 from spark_log.log.cache_budget import LOG_CACHES, CacheBudget, LogCache
+from spark_log.log.rewrite.recent_batches import RECENT_BATCHES
 from spark_log.record import ProducerAppend
 from tests.log.support import ANY_TIME, TOPIC_ID, open_log, values
 from tests.record.samples import numbered
@@ -112,9 +113,26 @@ class TestLogs:
         assert LOG_CACHES.held_bytes <= 50_000
 
 
+class TestRecentBatches:
+    def test_hold_no_more_than_their_budget_together(self, store, clock, monkeypatch):
+        monkeypatch.setattr(RECENT_BATCHES, "limit_bytes", 20_000)
+        logs = [log_in(store, f"d-{number}", clock) for number in range(20)]
+        for first in range(60):
+            for log in logs:
+                log.append(numbered(first, 1))
+                assert RECENT_BATCHES.held_bytes <= 20_000
+        assert all(len(values(log)) == 60 for log in logs)
+
+
 class TestAppender:
-    def test_keeps_few_bytes_for_an_append_while_its_merges_wait(self, memory_store, clock):
-        """A process of 1,000 partitions keeps those of 150,000 appends (990 bytes each before)."""
+    def test_keeps_few_bytes_for_an_append_while_its_merges_wait(
+        self, memory_store, clock, monkeypatch
+    ):
+        """A process of 1,000 partitions keeps those of 150,000 appends (990 bytes each before).
+
+        The records of recent appends have a budget of their own.
+        """
+        monkeypatch.setattr(RECENT_BATCHES, "limit_bytes", 0)
         waiting = []
 
         def run_later(merge):
@@ -128,8 +146,9 @@ class TestAppender:
         try:
             append_to(logs, range(10, 160))
             gc.collect()
+            files = "*/spark_log/storage/*", "*/spark_log/record/arrow_template.py"  # in the store
             kept = tracemalloc.take_snapshot().filter_traces(
-                [tracemalloc.Filter(inclusive=False, filename_pattern="*/spark_log/storage/*")]
+                [tracemalloc.Filter(inclusive=False, filename_pattern=each) for each in files]
             )
         finally:
             tracemalloc.stop()

@@ -23,6 +23,7 @@ from spark_log import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.cluster import Cluster
+from spark_log.log.segment import SegmentWriter
 from spark_log.metadata import FIRST_DERIVED_ID
 from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from tests.log.support import done_but, failing
@@ -139,11 +140,16 @@ class TestRetry:
         assert sent.result(0).offset == -1
         assert len(store.called("put_if_absent")) == 1
 
-    def test_a_fault_of_the_program_leaves_no_future_waiting(self, root, clock, producer, caplog):
-        store = hooked(producer)
-        store.once("stage", failing(ZeroDivisionError("a fault")))
-        sent = producer.send("weather", b"x")
-        run(producer, clock)
+    def test_a_fault_of_the_program_leaves_no_future_waiting(
+        self, root, clock, producer, caplog, monkeypatch
+    ):
+        def fail(writer):
+            raise ZeroDivisionError("a fault")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SegmentWriter, "finish", fail)
+            sent = producer.send("weather", b"x")
+            run(producer, clock)
         assert isinstance(sent.exception(0), ZeroDivisionError)
         assert producer.send("weather", b"y")
         run(producer, clock)
@@ -513,12 +519,12 @@ class TestRoot:
         producer.send("weather", b"0")
         run(producer, clock)
 
-        def vanish(directory, call):
+        def vanish(path, call):
             root.rename(away)
             root.mkdir()  # the empty place of a mount
             return call()
 
-        store.once("stage", vanish)
+        store.once("put_if_absent", vanish)
         sent = producer.send("weather", b"1")
         producer.run_once()
         assert not sent.done()
@@ -532,11 +538,11 @@ class TestRoot:
     def test_read_only_root_is_told_at_once(self, clock, producer):
         store = hooked(producer)
 
-        def refuse(directory, call):
+        def refuse(path, call):
             cause = OSError(errno.EROFS, os.strerror(errno.EROFS))
-            raise StorageError(f"{directory}: {cause.strerror}", path=directory) from cause
+            raise StorageError(f"{path}: {cause.strerror}", path=path) from cause
 
-        store.on("stage", refuse)
+        store.on("put_if_absent", refuse)
         began_ms = clock.monotonic_ms()
         sent = producer.send("weather", b"x")
         run(producer, clock)
@@ -551,7 +557,7 @@ class TestRoot:
         def away(path, call):
             raise StorageError(os.strerror(number)) from OSError(number, os.strerror(number))
 
-        times(3, away, store, "stage")
+        times(3, away, store, "put_if_absent")
         sent = producer.send("weather", b"x")
         run(producer, clock)
         assert sent.result(0).offset == 0

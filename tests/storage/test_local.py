@@ -22,6 +22,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
     UnsupportedStoreError,
 )
+from spark_log.storage import StagedBytes
 from spark_log.storage.local import LocalStore
 from spark_log.testing.store_stateful import StoreStateMachine
 from spark_log.testing.store_suite import StoreSuite
@@ -187,6 +188,7 @@ class TestSync:
 DIE_AT = """
 import os, signal, sys
 from spark_log.storage import local
+from spark_log.storage import StagedBytes
 from spark_log.storage.local import LocalStore
 from spark_log.util.suppressed import IN_PROCESS
 
@@ -475,6 +477,36 @@ class TestOwnErrors:
 def disk(request, tmp_path):
     with request.param(tmp_path / "disk") as disk:
         yield disk
+
+
+class TestStagedBytes:
+    def test_a_file_that_lost_a_race_is_put_under_the_next_name_without_being_written_again(
+        self, tmp_path
+    ):
+        store = LocalStore(str(tmp_path))
+        store.put_if_absent("topic/0.log", b"theirs")
+        with StagedBytes(b"ours") as staged:
+            with pytest.raises(AlreadyExistsError):
+                store.put_if_absent("topic/0.log", staged)
+            (hidden,) = store.list_hidden("topic")
+            inode = os.stat(tmp_path / hidden.path).st_ino
+            store.put_if_absent("topic/3.log", staged)
+            assert os.stat(tmp_path / "topic/3.log").st_ino == inode
+            assert not list(store.list_hidden("topic"))
+        assert store.open_buffer("topic/3.log").to_pybytes() == b"ours"
+
+    def test_a_file_whose_name_was_taken_is_deleted_when_the_bytes_are_discarded(self, tmp_path):
+        store = LocalStore(str(tmp_path))
+        store.put_if_absent("topic/0.log", b"theirs")
+        with StagedBytes(b"ours") as staged, pytest.raises(AlreadyExistsError):
+            store.put_if_absent("topic/0.log", staged)
+        assert everything_below(store) == ["topic/0.log"]
+
+    def test_discarded_bytes_are_not_put(self, tmp_path):
+        staged = StagedBytes(b"ours")
+        staged.discard()
+        with pytest.raises(StorageError, match="discarded"):
+            LocalStore(str(tmp_path)).put_if_absent("topic/0.log", staged)
 
 
 class TestFullDisk:

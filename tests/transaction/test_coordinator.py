@@ -490,7 +490,7 @@ def test_a_change_costs_the_append_alone(cluster, coordinator):
     coordinator.register(owner, partitions)
     coordinator.commit(owner)
     in_state_log = [name for name, path in cluster.store.calls if "transaction_state/ids" in path]
-    assert in_state_log == ["stage", "put_if_absent"] * 3, "register, decide, complete"
+    assert in_state_log == ["put_if_absent"] * 3, "register, decide, complete"
 
 
 def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):

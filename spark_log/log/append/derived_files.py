@@ -17,7 +17,7 @@ from spark_log.log.append.merge_task import MergeExecutor, MergeResult, MergeTas
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
-from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
+from spark_log.log.segment import SegmentReader, StagedSegment
 from spark_log.log.snapshot import Snapshots
 
 
@@ -80,12 +80,17 @@ class DerivedFiles:
         end_offset = base_offset + segment.record_count
         self._segments_until_snapshot -= 1
         self.merger.on_appended(
-            base_offset, end_offset, segment.size_bytes, observed_ms=observed_ms, is_own=True
+            base_offset,
+            end_offset,
+            segment.size_bytes,
+            observed_ms=observed_ms,
+            own=segment,
         )
-        summary = SegmentSummary.of_staged(segment, base_offset)
-        self._snapshots.summaries.on_appended(summary, segment.headers)
-        self._write_indexes(segment, SegmentName(base_offset))
-        self._merge_if_due(end_offset)
+        self._snapshots.summaries.on_own_append(segment, base_offset)
+        if segment.has_indexes:
+            self._write_indexes(segment, SegmentName(base_offset))
+        if self._running is not None or self.merger.may_be_due:
+            self._merge_if_due(end_offset)
         self._write_snapshot_if_due()
 
     def on_append_of_other(self, winner: SegmentReader, observed_ms: float) -> None:
@@ -101,7 +106,7 @@ class DerivedFiles:
             winner.end_offset,
             winner.size_bytes,
             observed_ms=observed_ms,
-            is_own=False,
+            own=None,
         )
 
     def count_segments_of_others(self, count: int) -> None:
@@ -182,7 +187,7 @@ class DerivedFiles:
         self.merger.on_merged(result.merged)
         newest_offset = self._snapshots.newest_offset
         for each in result.merged:
-            covered = [segment.name for segment in each.covered]
+            covered = list(each.covered.names())
             self._snapshots.summaries.on_rewritten(each.summary, covered)
             since = sum(name.base_offset >= newest_offset for name in covered)
             self._segments_until_snapshot += max(0, since - 1)

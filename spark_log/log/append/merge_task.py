@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, zip_longest
 
 from spark_log.config import TopicConfig
 from spark_log.errors import (
@@ -20,7 +20,7 @@ from spark_log.errors import (
 )
 from spark_log.log.directory import LogView, PartitionDirectory, SegmentTable
 from spark_log.log.files import LiveLog
-from spark_log.log.rewrite import delete_segments, merge
+from spark_log.log.rewrite import RecentBatch, delete_segments, merge, merge_recent
 from spark_log.log.segment import SegmentSummary
 
 _log = logging.getLogger(__name__)
@@ -86,6 +86,8 @@ class MergeTask:
         runs: ranges of indexes of ``segments``; each range is merged into one segment.
         backlog: number of segments to merge, in multiples of ``merge.tail.segments``; at least 1.
         deletable: segments that may be deleted.
+        recent: for each of ``runs``, the batches of its segments that are in memory; None where
+            the segments have to be read.
     """
 
     directory: PartitionDirectory
@@ -97,6 +99,7 @@ class MergeTask:
     runs: Sequence[range] = ()
     backlog: int = 1
     deletable: Sequence[SegmentTable] = ()
+    recent: Sequence[Sequence[RecentBatch] | None] = ()
 
     def run(self, result: MergeResult, pause: Callable[[], None] = lambda: None) -> None:
         """Do the task; errors are counted. Any thread may call it at any time.
@@ -136,27 +139,40 @@ class MergeTask:
         url = self.directory.url
         view = LogView(live, self.log_end_offset, self.observed_ms, origin=url)
         with suppress(OffsetOutOfRangeError):  # the log's start has moved
-            for run in self.runs:
+            for run, recent in zip_longest(self.runs, self.recent):
                 try:
-                    yield self._merge(view, run, on_progress)
+                    yield self._merge(view, run, recent, on_progress)
                 except NotFoundError:
                     if not self.directory.is_outdated(self.observed_ms):
                         raise
                     break
 
     def _merge(
-        self, view: LogView, run: range, on_progress: Callable[[int], None]
+        self,
+        view: LogView,
+        run: range,
+        recent: Sequence[RecentBatch] | None,
+        on_progress: Callable[[int], None],
     ) -> MergedSegment:
-        directory = self.directory
-        merged = merge(
-            directory,
-            view,
-            run[0],
-            run[-1],
-            index_interval_bytes=self.config.index_interval_bytes,
-            on_progress=on_progress,
-        )
-        covered = SegmentTable(directory.path, view.live.segments[run.start : run.stop])
+        directory, interval_bytes = self.directory, self.config.index_interval_bytes
+        covered = self.segments.part(run)
+        if recent is not None:
+            merged = merge_recent(
+                directory,
+                covered.start_offset,
+                recent,
+                index_interval_bytes=interval_bytes,
+                on_progress=on_progress,
+            )
+        else:
+            merged = merge(
+                directory,
+                view,
+                run[0],
+                run[-1],
+                index_interval_bytes=interval_bytes,
+                on_progress=on_progress,
+            )
         now_ms = directory.clock.monotonic_ms()
         resolution_ms = directory.store.time_resolution_us / 1000
         delay_ms = self.config.file_delete_delay_ms + resolution_ms
@@ -169,9 +185,9 @@ class MergeTask:
             StorageError: segments could not be deleted. A cleaner does it later.
         """
         deletable = [
-            (segment.name, segment.file.size_bytes > self.config.index_interval_bytes)
+            (name, size_bytes > self.config.index_interval_bytes)
             for each in self.deletable
-            for segment in each
+            for name, (_, _, size_bytes, _) in zip(each.names(), each.rows(), strict=True)
         ]
         if deletable:
             delete_segments(self.directory, deletable)

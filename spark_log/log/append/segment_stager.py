@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -15,7 +14,6 @@ from spark_log.log.directory import PartitionDirectory
 from spark_log.log.segment import (
     BatchAppend,
     LogValidator,
-    MarkerTemplates,
     SegmentWriter,
     StagedCopies,
     StagedSegment,
@@ -29,9 +27,6 @@ from spark_log.record import (
     decode_headers,
     leader_change_records,
 )
-
-_MARKER_TEMPLATES: Final = MarkerTemplates()
-"""The templates of this process: one for each number of digits of a partition, and outcome."""
 
 
 class SegmentStager:
@@ -136,47 +131,10 @@ class SegmentStager:
             LogTruncatedError: the directory was removed.
             StorageError: the segment cannot be staged.
         """
-        now_us = self._clock.time_us()
-        copied = None
-        if len(markers) == 1:
-            copied = self._copy_marker(markers[0], leader_epoch, now_us)
-        return copied or self._write_markers(markers, leader_epoch, now_us)
-
-    def _copy_marker(
-        self, marker: EndTransactionMarker, leader_epoch: int, now_us: int
-    ) -> StagedSegment | None:
-        """Return a segment of one marker by a template; None if none fits."""
-        directory = self._directory
-        directory.check_not_removed()
-        try:
-            return _MARKER_TEMPLATES.stage(
-                directory.store,
-                directory.path,
-                marker,
-                topic_id=directory.topic_id,
-                partition=directory.partition,
-                leader_epoch=leader_epoch,
-                timestamp_us=now_us,
-            )
-        except NotFoundError:
-            directory.observe()  # raises if the directory was removed
-            raise
-
-    def _write_markers(
-        self, markers: Sequence[EndTransactionMarker], leader_epoch: int, now_us: int
-    ) -> StagedSegment:
-        """Return a segment of markers, of which later ones may be copied."""
-        directory = self._directory
-        staged = _staged(
+        return _staged(
             self._writer(leader_epoch=leader_epoch),
-            lambda writer: writer.write_markers(markers, now_us),
+            lambda writer: writer.write_markers(markers, self._clock.time_us()),
         )
-        try:
-            _MARKER_TEMPLATES.learn(staged, directory.topic_id, directory.partition)
-        except BaseException:
-            staged.discard()
-            raise
-        return staged
 
     def stage_barrier(
         self, leader_epoch: int, isr: Sequence[int], joining: Sequence[int]

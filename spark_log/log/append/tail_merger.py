@@ -22,9 +22,12 @@ from spark_log.log.files import LiveSegment, SegmentName
 from spark_log.log.rewrite import (
     MergeCandidate,
     MergePolicy,
+    RecentBatch,
+    RecentBatches,
     candidates_of_view,
     segment_span_us,
 )
+from spark_log.log.segment import StagedSegment
 
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Maximum bytes merged at once."""
@@ -62,11 +65,13 @@ class TailMerger:
         self._needs_listing = False
         self._merges = 0
         self._covered: list[MergedSegment] = []
+        self._recent = RecentBatches()
 
     def on_listed(self, view: LogView) -> None:
         """Update the tail from a listing of the log."""
         if not self._fan_in:
             return
+        self._recent.drop()
         candidates = candidates_of_view(view)
         self._listed_us = max(self._storage_time_us(view.observed_ms), view.live.newest_us)
         self._listed_ms = view.observed_ms
@@ -89,7 +94,7 @@ class TailMerger:
         size_bytes: int,
         *,
         observed_ms: float,
-        is_own: bool,
+        own: StagedSegment | None,
     ) -> None:
         """Add a segment that was appended at the log's end to the tail.
 
@@ -98,7 +103,7 @@ class TailMerger:
             end_offset: the offset after the segment's last offset.
             size_bytes: size of the segment's file.
             observed_ms: monotonic time when the log end offset before the segment was observed.
-            is_own: whether this appender put the segment.
+            own: the segment, if this appender put it; None if another one did.
         """
         if not self._fan_in:
             return
@@ -108,7 +113,14 @@ class TailMerger:
             self._tail, self._needs_listing = self._empty(), True
         now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(base_offset, end_offset, size_bytes, now_us)
-        self._has_others = self._has_others or not is_own
+        if own is None:
+            self._has_others = True
+            self._recent.drop()
+        elif own.content is not None and self._directory.store.is_local:
+            batch = RecentBatch(
+                end_offset, size_bytes, own.compression, own.packed_headers, own.content
+            )
+            self._recent.add(base_offset, batch)
 
     def _storage_time_us(self, at_ms: float) -> int:
         """Return the approximate time of the storage's clock, which dates listed segments.
@@ -121,6 +133,11 @@ class TailMerger:
             at_ms: the monotonic time to convert.
         """
         return self._listed_us + max(0, int((at_ms - self._listed_ms) * 1000))
+
+    @property
+    def may_be_due(self) -> bool:
+        """Whether `due_task` may return something; it takes no time to ask this."""
+        return self._needs_listing or bool(self._covered) or len(self._tail) >= max(1, self._due)
 
     def due_task(self, limit_offset: float) -> MergeTask | None:
         """Return the merges and deletions that are due, once; None if nothing is due.
@@ -152,6 +169,9 @@ class TailMerger:
             runs = self._runs(candidates, limit_offset)
             segments, start, end = self._tail, self._tail.start_offset, self._tail.end_offset
             observed_ms = self._observed_ms
+            recent = [
+                self._recent.take(row[:3] for row in segments.part(run).rows()) for run in runs
+            ]
         else:
             view = self._observe()
             candidates = candidates_of_view(view)
@@ -164,13 +184,22 @@ class TailMerger:
             segments = SegmentTable(self._directory.path, listed)
             start, end = view.log_start_offset, view.log_end_offset
             observed_ms = view.observed_ms
+            recent = []
         if runs or len(candidates) >= self._fan_in:
             self._tail = self._tail.behind(limit_offset)
         if not runs:
             return None
         backlog = max(1, sum(map(len, runs)) // self._policy.fan_in)
         return MergeTask(
-            copy(self._directory), self._config, segments, start, end, observed_ms, runs, backlog
+            copy(self._directory),
+            self._config,
+            segments,
+            start,
+            end,
+            observed_ms,
+            runs,
+            backlog,
+            recent=recent,
         )
 
     def _runs(self, candidates: list[MergeCandidate], limit: float) -> Sequence[range]:

@@ -135,7 +135,10 @@ class Failover:
             )
 
     def _are_too_few(self) -> bool:
-        return len(self.state.isr) < self._states.min_insync_replicas()
+        in_sync, replicas = len(self.state.isr), len(self.state.replicas)
+        if replicas and in_sync >= replicas:  # the usual case: no more than all are ever needed
+            return False
+        return in_sync < self._states.min_insync_replicas()
 
     def _shortage(self) -> str:
         return (

@@ -72,6 +72,20 @@ class SegmentTable(Sequence[LiveSegment]):
         file = FileInfo(f"{self._path}/{name.file_name}", size_bytes, us)
         return LiveSegment(name, file, start_offset, None if end == _UNKNOWN else end)
 
+    def part(self, indexes: range) -> SegmentTable:
+        """Return the segments of a range of indexes."""
+        if self._others:
+            return SegmentTable(self._path, self[indexes.start : indexes.stop])
+        part = SegmentTable(self._path)
+        part._rows = self._rows[indexes.start * _COLUMNS : indexes.stop * _COLUMNS]
+        return part
+
+    def names(self) -> Iterator[SegmentName]:
+        """Yield the segments' names."""
+        for at, base_offset in enumerate(self._rows[::_COLUMNS]):
+            other = self._others.get(at)
+            yield SegmentName(base_offset) if other is None else other[0]
+
     @property
     def start_offset(self) -> int:
         """Base offset of the first segment."""

@@ -110,8 +110,13 @@ class ProducerEntry:
         # concurrent merge has joined.
         while runs and (joined := runs[-1].extended(run)) is not None:
             runs, run = runs[:-1], joined
-        runs = (*runs, run)[-MAX_RUNS:]
-        return replace(self, runs=runs, appended_us=max(appended_us, self.appended_us))
+        return ProducerEntry(
+            self.epoch,
+            (*runs, run)[-MAX_RUNS:],
+            max(appended_us, self.appended_us),
+            self.first_transaction_offset,
+            self.earlier_runs,
+        )
 
     @property
     def all_runs(self) -> tuple[EpochRun, ...]:

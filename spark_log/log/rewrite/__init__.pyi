@@ -19,4 +19,7 @@ from .merger import compression_of as compression_of
 from .merger import join_batches as join_batches
 from .merger import live_batches as live_batches
 from .merger import merge as merge
+from .merger import merge_recent as merge_recent
 from .merger import moderate_batches as moderate_batches
+from .recent_batches import RecentBatch as RecentBatch
+from .recent_batches import RecentBatches as RecentBatches

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from spark_log.log.files import SegmentName
 from spark_log.log.rewrite.aborted_batches import without_aborted
 from spark_log.log.rewrite.joined_headers import cut_header, joined_headers
 from spark_log.log.rewrite.key_indexes import IndexedParquetWriter, put_indexes
+from spark_log.log.rewrite.recent_batches import RecentBatch, joined_batch
 from spark_log.log.rewrite.split_batches import split_batches
 from spark_log.log.segment import (
     DEFAULT_INTERVAL_BYTES,
@@ -35,6 +36,7 @@ from spark_log.log.segment import (
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
+    StagedSegment,
 )
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
@@ -165,25 +167,11 @@ def merge(
             record_count += records.num_rows
             on_progress(writer.size_bytes - written)
             written = writer.size_bytes
-        segment = writer.finish()
-        path = directory.file_path(name.file_name)
-        try:
-            directory.store.put_if_absent(path, segment.staged, sync=sync)
-        except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
-            directory.store.sync(path)
-        else:
-            put_indexes(directory, name, writer, segment)
+        segment = _put(directory, name, writer, sync=sync)
     finally:
         writer.discard()
-    _log.debug(
-        "%s: merged %d segments of %d bytes into %s of %d bytes, in %d ms",
-        directory.path,
-        len(readers),
-        sum(reader.size_bytes for _, reader in readers),
-        name.file_name,
-        segment.size_bytes,
-        directory.clock.monotonic_ms() - began_ms,
-    )
+    size_bytes = sum(reader.size_bytes for _, reader in readers)
+    _log_merged(directory, len(readers), size_bytes, name, segment, began_ms)
     return SegmentSummary(
         name=name,
         end_offset=end_offset,
@@ -191,6 +179,123 @@ def merge(
         size_bytes=segment.size_bytes,
         min_timestamp_us=segment.min_timestamp_us,
         max_timestamp_us=segment.max_timestamp_us,
+    )
+
+
+def merge_recent(
+    directory: PartitionDirectory,
+    base_offset: int,
+    batches: Sequence[RecentBatch],
+    *,
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+    on_progress: Callable[[int], None] = lambda done_bytes: None,
+) -> SegmentSummary:
+    """Merge consecutive plain segments whose records are in memory; return the new one's summary.
+
+    The new segment has the records and the headers that `merge` gives it. The files are not read,
+    but each has to exist.
+
+    Args:
+        directory: the partition's directory.
+        base_offset: base offset of the first segment.
+        batches: the segments.
+        index_interval_bytes: the topic's ``index.interval.bytes``.
+        on_progress: called with numbers of bytes as they are written; may block.
+
+    Raises:
+        NotFoundError: a segment does not exist any more.
+        UnknownOutcomeError: the new segment may exist. This does no harm; it may be written again.
+        StorageError: the new segment was not written.
+    """
+    began_ms = directory.clock.monotonic_ms()
+    _check_exist(directory, [base_offset, *(batch.end_offset for batch in batches[:-1])])
+    end_offset = batches[-1].end_offset
+    name = SegmentName(base_offset, end_offset - 1, 1)
+    bytes_of: Counter[str] = Counter()
+    for batch in batches:
+        bytes_of[batch.compression] += batch.size_bytes
+    writer = SegmentWriter(
+        directory.store,
+        directory.path,
+        topic_id=directory.topic_id,
+        partition=directory.partition,
+        compression=bytes_of.most_common(1)[0][0],
+        index_interval_bytes=index_interval_bytes,
+        name=name,
+    )
+    try:
+        start_offset = base_offset
+        while start_offset < end_offset:
+            headers, records = joined_batch(base_offset, start_offset, batches, _JOINED_RECORDS)
+            written = writer.size_bytes
+            writer.write_rewritten(records, joined_headers(headers, records))
+            start_offset += records.num_rows
+            on_progress(writer.size_bytes - written)
+        segment = _put(directory, name, writer, sync=True)
+    finally:
+        writer.discard()
+    size_bytes = sum(batch.size_bytes for batch in batches)
+    _log_merged(directory, len(batches), size_bytes, name, segment, began_ms)
+    return SegmentSummary(
+        name=name,
+        end_offset=end_offset,
+        record_count=end_offset - base_offset,
+        size_bytes=segment.size_bytes,
+        min_timestamp_us=segment.min_timestamp_us,
+        max_timestamp_us=segment.max_timestamp_us,
+    )
+
+
+def _check_exist(directory: PartitionDirectory, base_offsets: Iterable[int]) -> None:
+    """Check that no file of plain segments is missing. The store is local.
+
+    Raises:
+        NotFoundError: one of them is missing.
+    """
+    store = directory.store
+    for base_offset in base_offsets:
+        path = directory.file_path(SegmentName(base_offset).file_name)
+        if not store.shows_gone:
+            store.head(path)
+        elif store.is_gone(path):
+            raise NotFoundError(f"{path}: no such file", path=path)
+
+
+def _put(
+    directory: PartitionDirectory,
+    name: SegmentName,
+    writer: SegmentWriter | IndexedParquetWriter,
+    *,
+    sync: bool,
+) -> StagedSegment:
+    """Put the segment that was written, with its indexes, unless another merge has put it."""
+    segment = writer.finish()
+    path = directory.file_path(name.file_name)
+    try:
+        directory.store.put_if_absent(path, segment.staged, sync=sync)
+    except AlreadyExistsError:  # another merge wrote the same, and may not have synced it
+        directory.store.sync(path)
+    else:
+        put_indexes(directory, name, writer, segment)
+    return segment
+
+
+def _log_merged(
+    directory: PartitionDirectory,
+    count: int,
+    size_bytes: int,
+    name: SegmentName,
+    segment: StagedSegment,
+    began_ms: float,
+) -> None:
+    _log.debug(
+        "%s: merged %d segments of %d bytes into %s of %d bytes, in %d ms",
+        directory.path,
+        count,
+        size_bytes,
+        name.file_name,
+        segment.size_bytes,
+        directory.clock.monotonic_ms() - began_ms,
     )
 
 

@@ -10,7 +10,6 @@ from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder
 from .log_batch import IsAborted as IsAborted
 from .log_batch import LogBatch as LogBatch
-from .marker_template import MarkerTemplates as MarkerTemplates
 from .offset_index import OffsetIndex as OffsetIndex
 from .parquet import PAGE_DTYPE as PAGE_DTYPE
 from .parquet import ParquetSegmentWriter as ParquetSegmentWriter

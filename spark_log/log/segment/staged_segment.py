@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -12,6 +13,8 @@ from spark_log.log.segment.staged_copies import StagedCopies
 from spark_log.record import NO_SEQUENCE, BatchHeader, EndTransactionMarker, ProducerAppend
 from spark_log.storage import StagedFile
 from spark_log.util import lazy
+
+_NO_COPIES: Final = StagedCopies((), sync=False)
 
 
 class StagedSegment:
@@ -29,6 +32,8 @@ class StagedSegment:
         producers: the producer of each of `headers`, if the segment has the batches of several
             producers, of which any may be None; empty for another segment.
         markers: the transaction markers of a segment of markers; empty for another segment.
+        content: the columns of a segment of one small batch (`SmallBatch.content`); None for
+            another segment.
         needs_producers: whether the producer state of the log before it decides whether it may be
             appended.
         min_timestamp_us: smallest timestamp of the records, microseconds since the epoch.
@@ -42,12 +47,14 @@ class StagedSegment:
         append_id: str,
         record_count: int,
         last_header: BatchHeader,
-        headers: Sequence[BatchHeader],
+        headers: tuple[BatchHeader, ...],
         index_bytes: bytes,
         time_index_bytes: bytes,
         *,
         producer: ProducerAppend | None,
-        producers: Sequence[ProducerAppend | None] = (),
+        producers: tuple[ProducerAppend | None, ...] = (),
+        markers: tuple[EndTransactionMarker, ...] = (),
+        content: bytes | None = None,
         min_timestamp_us: int,
         max_timestamp_us: int,
         staged_for: str,
@@ -57,19 +64,19 @@ class StagedSegment:
         self.staged_for = staged_for
         self.compression = compression
         self.producer = producer
-        self.producers = tuple(producers)
+        self.producers = producers
+        self.markers = markers
+        self.content = content
         self.min_timestamp_us = min_timestamp_us
         self.max_timestamp_us = max_timestamp_us
         self.staged = staged
-        self.copies = StagedCopies((), sync=False) if copies is None else copies
+        self.copies = _NO_COPIES if copies is None else copies
         self.size_bytes = staged.size_bytes
         self.append_id = append_id
         self.record_count = record_count
         self.last_header = last_header
-        self._headers = tuple(headers)
-        markers = () if producers else map(EndTransactionMarker.of_header, headers)
-        self.markers = tuple(marker for marker in markers if marker is not None)
-        self.needs_producers = producer is not None or bool(self.markers) or any(self.producers)
+        self._headers = headers
+        self.needs_producers = producer is not None or bool(markers) or any(producers)
         self._data: pa.Buffer | None = None
         self._derived = {"index": index_bytes, "time_index": time_index_bytes}
 
@@ -85,7 +92,7 @@ class StagedSegment:
 
     def take_copies(self) -> StagedCopies:
         """Return the copies, which the caller discards. The segment has none any more."""
-        copies, self.copies = self.copies, StagedCopies((), sync=False)
+        copies, self.copies = self.copies, _NO_COPIES
         return copies
 
     def discard(self) -> None:
@@ -112,6 +119,11 @@ class StagedSegment:
         )
         return (header,)
 
+    @lazy
+    def packed_headers(self) -> bytes:
+        """`headers`, as `BatchHeader.pack` returns each."""
+        return b"".join([header.pack() for header in self.headers])
+
     @property
     def leader_epoch(self) -> int:
         """Leader epoch of its batches."""
@@ -121,6 +133,11 @@ class StagedSegment:
     def is_barrier(self) -> bool:
         """Whether it is the barrier at the beginning of a leader epoch (protocol R4)."""
         return self.last_header.is_control and not self.last_header.is_transactional
+
+    @property
+    def has_indexes(self) -> bool:
+        """Whether the segment is large enough to have indexes."""
+        return any(self._derived.values())
 
     def derived_files(self, name: SegmentName) -> Iterator[tuple[str, bytes]]:
         """Yield name and content of the index files. A small segment has none."""

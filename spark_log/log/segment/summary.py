@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.reader import SegmentReader
-from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.record import (
     NO_TIMESTAMP,
     BatchHeader,
@@ -42,19 +41,6 @@ class SegmentSummary:
     max_timestamp_us: int
     append_id: str = field(default="", compare=False)
     delete_horizon_us: int | None = NO_TIMESTAMP
-
-    @classmethod
-    def of_staged(cls, segment: StagedSegment, base_offset: int) -> SegmentSummary:
-        """Return the summary of a segment that was appended at ``base_offset``."""
-        return cls(
-            name=SegmentName(base_offset),
-            end_offset=base_offset + segment.record_count,
-            record_count=segment.record_count,
-            size_bytes=segment.size_bytes,
-            min_timestamp_us=segment.min_timestamp_us,
-            max_timestamp_us=segment.max_timestamp_us,
-            append_id=segment.append_id,
-        )
 
     @classmethod
     def of_headers(

@@ -12,6 +12,7 @@ from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTo
 from spark_log.record import (
     BatchHeader,
     largest_above,
+    time_range_us,
     times_us_of,
     timestamp_array,
 )
@@ -81,12 +82,13 @@ class LogValidator:
             )
 
     def _check_timestamps(self, records: pa.RecordBatch) -> None:
-        times_us = times_us_of(records)
         now_us = self._clock.time_us()
         earliest_us = now_us - self._config.message_timestamp_before_max_ms * 1000
         latest_us = now_us + self._config.message_timestamp_after_max_ms * 1000
-        if earliest_us <= times_us.min() and times_us.max() <= latest_us:
+        _, least_us, most_us = time_range_us(records)
+        if earliest_us <= least_us and most_us <= latest_us:
             return
+        times_us = times_us_of(records)
         is_wrong = (times_us < earliest_us) | (times_us > latest_us)
         is_wrong &= times_us != _NO_TIMESTAMP_US
         indexes = np.flatnonzero(is_wrong)

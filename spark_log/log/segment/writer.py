@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import ipc
@@ -31,16 +32,22 @@ from spark_log.record import (
     BatchHeader,
     EndTransactionMarker,
     ProducerAppend,
+    SmallBatch,
     batch_crc32c,
+    content_crc32c,
     encode_check,
     encode_headers,
+    file_template,
     latest_timestamp_us,
     marker_records,
+    new_append_id,
     segment_schema,
     sequence_after,
+    time_range_us,
     times_us_of,
+    write_options,
 )
-from spark_log.storage import Store, storage_errors
+from spark_log.storage import StagedBytes, StagedFile, Store, storage_errors
 
 MAX_SEGMENT_BYTES = 2**32 - 1
 """Maximum size of a segment: positions in the offset index are 32 bits."""
@@ -101,13 +108,11 @@ class SegmentWriter:
         """
         self._producer = producer
         self._validator = validator
-        stem = None if name is None else name.stem
-        self._schema = segment_schema(topic_id, partition, stem, compaction_id)
-        self._append_id = self._schema.metadata[b"spark_log.append_id"]
-        if with_offsets:
-            self._schema = self._schema.append(OFFSET_DELTA_FIELD)
+        self._append_id = new_append_id()
+        self._identity = topic_id, partition, None if name is None else name.stem, compaction_id
+        self._with_offsets = with_offsets
+        self._store = store
         self._directory = directory
-        self._url = f"{store.url}/{directory}"
         self._compression = compression
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)
@@ -117,25 +122,21 @@ class SegmentWriter:
                 f"use one of none, lz4, zstd",
                 key="compression.type",
             )
-        options = ipc.IpcWriteOptions(
-            compression=None if compression == "none" else compression, use_threads=False
-        )
         self._copies = copies
         self._errors = _ReportedErrors(directory, on_failure)
-        with self._errors:
-            self._staged = store.stage(directory)
-        try:
+        self._file: _ArrowFile | None = None
+        self._small: _SmallFile | None = None
+        self._may_be_small = name is None and compaction_id is None and not with_offsets
+        if not self._may_be_small:
             with self._errors:
-                self._writer = ipc.new_file(self._staged.sink, self._schema, options=options)
-        except BaseException:
-            self._staged.discard()
-            raise
+                self._arrow_file()
         self._next_delta = 0
         self._min_timestamp_us: int | None = None
         self._max_timestamp_us: int | None = None
         self._last_header: BatchHeader | None = None
         self._headers: tuple[BatchHeader, ...] = ()
         self._producers: tuple[ProducerAppend | None, ...] = ()
+        self._markers: tuple[EndTransactionMarker, ...] = ()
 
     @property
     def record_count(self) -> int:
@@ -145,7 +146,9 @@ class SegmentWriter:
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
-        return self._staged.size_bytes
+        if self._small is not None:
+            return len(self._small.data)
+        return 0 if self._file is None else self._file.staged.size_bytes
 
     def write(self, records: pa.RecordBatch, *, attributes: int = 0) -> BatchHeader:
         """Write one record batch, and return its header.
@@ -165,8 +168,11 @@ class SegmentWriter:
             records = self._validator.validate(records)
             attributes |= self._validator.attributes
         written = self._next_delta
-        header, least_us = self._header(records, self._producer, written, written, attributes)
-        self._write(records, [header], least_us)
+        small = None if written else self._taken(records)
+        header, least_us = self._header(
+            records, self._producer, written, written, attributes, small
+        )
+        self._write(records, [header], least_us, small)
         return header
 
     def write_batches(self, batches: Sequence[BatchAppend]) -> None:
@@ -186,7 +192,8 @@ class SegmentWriter:
         first, least_us, size_bytes, delta = 0, NO_TIMESTAMP, 0, 0
         for number, batch in enumerate(batches):
             records, producer = batch.records, batch.producer
-            header, earliest_us = self._header(records, producer, delta, 0, attributes)
+            small = self._taken(records)
+            header, earliest_us = self._header(records, producer, delta, 0, attributes, small)
             is_first = number == first
             least_us = earliest_us if is_first else min(least_us, earliest_us)
             headers.append(header)
@@ -195,7 +202,9 @@ class SegmentWriter:
             if size_bytes >= _ARROW_BATCH_BYTES or number == len(batches) - 1:
                 joined = [each.records for each in batches[first : number + 1]]
                 whole = joined[0] if len(joined) == 1 else pa.concat_batches(joined)
-                self._write(whole, headers[first:], least_us)
+                if len(joined) > 1:
+                    small = self._taken(whole)
+                self._write(whole, headers[first:], least_us, small)
                 first, size_bytes = number + 1, 0
         self._headers = tuple(headers)
         self._producers = tuple(batch.producer for batch in batches)
@@ -217,8 +226,8 @@ class SegmentWriter:
             marker.header(row, self._leader_epoch, timestamp_us)
             for row, marker in enumerate(markers)
         ]
-        self._write(records, headers, timestamp_us)
-        self._headers = tuple(headers)
+        self._write(records, headers, timestamp_us, self._taken(records))
+        self._headers, self._markers = tuple(headers), tuple(markers)
 
     def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
         """Write the barrier of the segment's leader epoch. The segment may have nothing else.
@@ -260,11 +269,11 @@ class SegmentWriter:
             InvalidRecordError: the headers do not fit the rows, or offsets are not ascending.
             StorageFullError: no part of the segment will be visible.
         """
-        has_offsets = len(self._schema) > len(RECORD_SCHEMA)
-        check_rewritten(records, headers, self._next_delta, with_offsets=has_offsets)
-        if not records.schema.equals(self._schema):
+        check_rewritten(records, headers, self._next_delta, with_offsets=self._with_offsets)
+        columns = RECORD_SCHEMA.append(OFFSET_DELTA_FIELD) if self._with_offsets else RECORD_SCHEMA
+        if not records.schema.equals(columns):
             raise InvalidRecordError(
-                f"rewritten records need the columns {self._schema.names}, got "
+                f"rewritten records need the columns {columns.names}, got "
                 f"{records.schema.to_string()}"
             )
         times_us = times_us_of(records)
@@ -281,13 +290,16 @@ class SegmentWriter:
             raise InvalidRecordError("a segment needs at least one record")
         append_id = self._append_id.decode()
         least_us, latest_us = self._min_timestamp_us, self._max_timestamp_us
+        staged: StagedFile
         with self._errors:
-            self._writer.close()
-            self._staged.seal()
+            if self._small is not None:
+                staged = StagedBytes(self._small.data)
+            else:
+                staged = self._arrow_file().close()
             if self._copies is not None:
-                self._copies.on_complete(self._staged)
+                self._copies.on_complete(staged)
             return StagedSegment(
-                self._staged,
+                staged,
                 append_id,
                 self._next_delta,
                 self._last_header,
@@ -295,19 +307,35 @@ class SegmentWriter:
                 *self._indexes.files(append_id),
                 producer=self._producer,
                 producers=self._producers,
+                markers=self._markers,
+                content=None if self._small is None else self._small.content,
                 # A compacted segment may have no records:
                 min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
                 max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
-                staged_for=self._url,
+                staged_for=f"{self._store.url}/{self._directory}",
                 compression=self._compression,
                 copies=self._copies,
             )
 
     def discard(self) -> None:
         """Delete the staged file and its copies. A segment that was appended from it stays."""
-        self._staged.discard()
+        if self._file is not None:
+            self._file.staged.discard()
         if self._copies is not None:
             self._copies.discard()
+
+    def _taken(self, records: pa.RecordBatch) -> SmallBatch | None:
+        """Return the buffers of records that a template takes; None for others."""
+        return SmallBatch.of(records) if self._may_be_small else None
+
+    def _arrow_file(self) -> _ArrowFile:
+        """Return the staged file, which is made when it is needed."""
+        if self._file is None:
+            schema = segment_schema(*self._identity, append_id=self._append_id)
+            if self._with_offsets:
+                schema = schema.append(OFFSET_DELTA_FIELD)
+            self._file = _ArrowFile(self._store, self._directory, schema, self._compression)
+        return self._file
 
     def _header(
         self,
@@ -316,6 +344,7 @@ class SegmentWriter:
         base_delta: int,
         skipped: int,
         attributes: int,
+        small: SmallBatch | None,
     ) -> tuple[BatchHeader, int]:
         """Return the header of a record batch, and the least timestamp of its records.
 
@@ -325,8 +354,9 @@ class SegmentWriter:
             base_delta: the offset delta of the first record.
             skipped: number of records of this append before these ones.
             attributes: bits for the header.
+            small: the buffers of a small batch; None for another.
         """
-        times_us, rows = times_us_of(records), records.num_rows
+        rows, (first_us, least_us, latest_us) = records.num_rows, time_range_us(records)
         producer_id, producer_epoch, sequence = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
         if producer is not None:
             producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
@@ -335,31 +365,48 @@ class SegmentWriter:
                 attributes |= BatchHeader.TRANSACTIONAL_BIT
         # The fields before and behind the checksum: `replace` would take 400 opcodes more.
         before = base_delta, base_delta + rows - 1, self._leader_epoch, attributes
-        times = int(times_us[0]), int(times_us.max())
-        behind = *times, producer_id, producer_epoch, sequence, rows
-        crc32c = batch_crc32c(BatchHeader(*before, 0, *behind), records)
-        return BatchHeader(*before, crc32c, *behind), int(times_us.min())
+        behind = first_us, latest_us, producer_id, producer_epoch, sequence, rows
+        if small is None:
+            crc32c = batch_crc32c(BatchHeader(*before, 0, *behind), records)
+        else:
+            crc32c = content_crc32c(rows - 1, *before[2:], *behind, content=small.content)
+        return BatchHeader(*before, crc32c, *behind), least_us
 
     def _write(
-        self, records: pa.RecordBatch, headers: Sequence[BatchHeader], least_us: int | None
+        self,
+        records: pa.RecordBatch,
+        headers: Sequence[BatchHeader],
+        least_us: int | None,
+        small: SmallBatch | None = None,
     ) -> None:
-        position = self._staged.size_bytes
+        position = self.size_bytes
         last_delta = headers[-1].last_offset_delta
         if last_delta >= MAX_SEGMENT_RECORDS or position > MAX_SEGMENT_BYTES:
             raise InvalidRecordError(
                 f"a segment holds at most {MAX_SEGMENT_RECORDS} records in {MAX_SEGMENT_BYTES} "
                 f"bytes. Append the other records as another segment"
             )
-        self._indexes.add(position, headers)
         value = encode_headers(headers)
         check = encode_check(self._append_id, value, records)
-        with self._errors:
-            self._writer.write_batch(
-                records.replace_schema_metadata(self._schema.metadata),
-                custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
+        if small is not None and not self._next_delta:
+            topic_id, partition, _, _ = self._identity
+            data = file_template(topic_id, partition).fill(
+                self._append_id, value, check, small, self._compression
             )
-            if self._copies is not None:
-                self._copies.on_written(self._staged)
+            self._small = _SmallFile(data, small.content, records, value, check)
+            self._indexes.add(0, headers)
+        else:
+            with self._errors:
+                file = self._arrow_file()
+                if self._small is not None:
+                    _, _, first, first_value, first_check = self._small
+                    file.write(first, first_value, first_check)
+                    self._small = None
+                position = file.staged.size_bytes
+                self._indexes.add(position, headers)
+                file.write(records, value, check)
+                if self._copies is not None:
+                    self._copies.on_written(file.staged)
         latest_us = latest_timestamp_us(headers)
         if latest_us is not None and (
             self._max_timestamp_us is None or latest_us > self._max_timestamp_us
@@ -371,6 +418,42 @@ class SegmentWriter:
             self._min_timestamp_us = least_us
         self._next_delta = last_delta + 1
         self._last_header = headers[-1]
+
+
+class _SmallFile(NamedTuple):
+    """The file of a segment with one small batch, and the batch, in case another one follows."""
+
+    data: bytes
+    content: bytes
+    records: pa.RecordBatch
+    value: bytes
+    check: bytes
+
+
+class _ArrowFile:
+    """A staged file that Arrow writes."""
+
+    def __init__(self, store: Store, directory: str, schema: pa.Schema, compression: str) -> None:
+        self.staged = store.stage(directory)
+        try:
+            self._writer = ipc.new_file(
+                self.staged.sink, schema, options=write_options(compression)
+            )
+        except BaseException:
+            self.staged.discard()
+            raise
+        self._metadata = schema.metadata
+
+    def write(self, records: pa.RecordBatch, value: bytes, check: bytes) -> None:
+        self._writer.write_batch(
+            records.replace_schema_metadata(self._metadata),
+            custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
+        )
+
+    def close(self) -> StagedFile:
+        self._writer.close()
+        self.staged.seal()
+        return self.staged
 
 
 def check_records(records: pa.RecordBatch) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.files import LiveSegment, SegmentName
-from spark_log.log.segment import SegmentReader, SegmentSummary
+from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
 from spark_log.record import BatchHeader, latest_delete_horizon_us, unpack_headers
 
 _PLAIN: Final = struct.Struct("<qqqqqi")
@@ -142,6 +142,19 @@ class SegmentSummaries(LogCache):
         self._keep(replace(known, delete_horizon_us=horizon_us))
         return horizon_us
 
+    def on_own_append(self, segment: StagedSegment, base_offset: int) -> None:
+        """Add a segment that was put at an offset, with its headers."""
+        fields = (
+            base_offset + segment.record_count,
+            segment.record_count,
+            segment.size_bytes,
+            segment.min_timestamp_us,
+            segment.max_timestamp_us,
+        )
+        entries = self._entries
+        entries.put(base_offset, _packed(fields, segment.packed_headers, segment.append_id))
+        self._share.hold(entries.size_bytes)
+
     def on_appended(self, summary: SegmentSummary, headers: tuple[BatchHeader, ...]) -> None:
         """Add a segment that was appended, with its headers."""
         self._keep(summary, headers)
@@ -233,15 +246,25 @@ def _pack(summary: SegmentSummary, headers: Sequence[BatchHeader] = ()) -> _Entr
     if summary.name.last_offset is not None:
         return summary, packed
     least_us = summary.min_timestamp_us
-    fields = _PLAIN.pack(
+    fields = (
         summary.end_offset,
         summary.record_count,
         summary.size_bytes,
         _NO_TIME if least_us is None else least_us,
         summary.max_timestamp_us,
-        len(packed),
     )
-    return b"".join([fields, packed, summary.append_id.encode()])
+    return _packed(fields, packed, summary.append_id)
+
+
+def _packed(fields: tuple[int, int, int, int, int], headers: bytes, append_id: str) -> bytes:
+    """Return the entry of a plain segment.
+
+    Args:
+        fields: end offset, records, bytes, smallest and largest timestamp.
+        headers: the packed headers; empty if they are not kept.
+        append_id: the segment's append id.
+    """
+    return b"".join([_PLAIN.pack(*fields, len(headers)), headers, append_id.encode()])
 
 
 def _unpack(name: SegmentName, entry: _Entry) -> tuple[SegmentSummary, bytes]:

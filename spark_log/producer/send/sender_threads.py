@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from spark_log.producer.batch import NEVER_MS, Accumulator, PartitionQueue
@@ -17,12 +18,21 @@ _EXPIRY_ONLY_MS: Final = -1.0
 """The wakeup time of a leader that only watches expiry; no partition is ready before it."""
 
 
+_PATIENCE_MS: Final = 100.0
+"""Time after which another thread takes over from one whose short append is not over."""
+
+
 class SenderThreads:
     """Threads that run a `Sender`: one of them, the leader, waits for ready partitions.
 
     The leader appends to the ready partition itself, after another thread has become the leader, so
     that a record waits for only one thread switch before its append. One thread is always the
     leader, so that batches expire even while every append hangs.
+
+    An append that does not wait for the storage is over before another thread is awake, and both
+    would only take the interpreter's lock from each other. For such an append no other thread is
+    woken: the leader appends to one ready partition after the other. An idle thread looks after it,
+    and becomes the leader if the append takes longer than `_PATIENCE_MS`.
     """
 
     def __init__(
@@ -34,8 +44,12 @@ class SenderThreads:
         *,
         name: str,
         max_appends: int,
+        is_short: Callable[[PartitionQueue], bool] = lambda queue: False,
     ) -> None:
-        """Create the threads of a producer; none is started yet."""
+        """Create the threads of a producer; none is started yet.
+
+        `is_short` tells whether an append to a partition does not wait for the storage.
+        """
         self._accumulator = accumulator
         self._sender = sender
         self._completer = completer
@@ -47,6 +61,11 @@ class SenderThreads:
         self._thread_count = 1  # the first thread is started only once
         self._has_leader = False
         self._is_stopped = False
+        self._is_short = is_short
+        self._appending: threading.Thread | None = None
+        """The thread that appends without another leader."""
+        self._appending_since_ms = 0.0
+        self._is_watched = False
         self._threads: list[threading.Thread] = []
 
     @property
@@ -102,6 +121,8 @@ class SenderThreads:
                 if self._is_stopped:
                     return None
                 now_ms = self._clock.monotonic_ms()
+                if self._appending is not None and self._watch(now_ms):
+                    continue
                 if self._has_leader:
                     queue = ready.take(now_ms)
                     if queue is None:
@@ -111,7 +132,10 @@ class SenderThreads:
                 has_expired = incomplete.next_expiry_ms() <= now_ms
                 queue = ready.take(now_ms) if self._may_take and not has_expired else None
                 if queue is not None:
-                    has_another = self._wake_another()
+                    if self._idle_count and self._is_short(queue):
+                        self._lead_on(now_ms)
+                    else:
+                        has_another = self._wake_another()
                 elif not has_expired:
                     self._lead(now_ms)
                     continue
@@ -133,6 +157,33 @@ class SenderThreads:
         self._idle_count += 1
         self._idle.wait()
         self._idle_count -= 1
+        self._is_watched = False
+
+    def _lead_on(self, now_ms: float) -> None:
+        """Begin a short append as the leader; the lock is held, and a thread is idle."""
+        self._appending = threading.current_thread()
+        self._appending_since_ms = now_ms
+        if not self._is_watched:
+            self._is_watched = True
+            self._idle.notify()
+
+    def _watch(self, now_ms: float) -> bool:
+        """Wait while the leader makes a short append; the lock is held.
+
+        Returns:
+            False if this thread may be the leader: its own append has ended, or that of the leader
+            takes too long.
+        """
+        left_ms = self._appending_since_ms + _PATIENCE_MS - now_ms
+        if self._appending is threading.current_thread() or left_ms <= 0:
+            self._appending = None
+            return False
+        self._is_watched = True
+        self._idle_count += 1
+        self._idle.wait(left_ms / 1000)
+        self._idle_count -= 1
+        self._is_watched = False
+        return True
 
     def _wake_another(self) -> bool:
         """Let an idle thread become the leader; return False if a thread has to be started."""

@@ -145,7 +145,7 @@ def test_a_segment_that_cannot_be_written_is_staged_on_the_next_leader(error, st
 
     process.stores[1].on("stage", stage)
     writer = process.log.segment_writer()
-    writer.write(numbered(5, 1))
+    writer.write(numbered(5, 2_000))  # few records are staged in memory
     with pytest.raises(StagingFailedError):
         writer.finish()
     assert cluster.metadata.state.isr == (2, 3)
