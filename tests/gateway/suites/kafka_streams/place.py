@@ -257,19 +257,22 @@ class Place:
 
     def _delete_groups(self) -> None:
         """Delete all groups when the sessions of their members that were killed have ended."""
+        deadline_s = time.monotonic() + _REQUEST_S
+        while refused := self._refused_deletions():
+            assert time.monotonic() < deadline_s, f"groups cannot be deleted: {refused}"
+            time.sleep(1)
 
-        def is_done() -> bool:
-            listed = self._admin.list_consumer_groups().result(_REQUEST_S).valid
-            groups = [each.group_id for each in listed]
-            deleted = self._admin.delete_consumer_groups(groups) if groups else {}
-            for future in deleted.values():
-                try:
-                    future.result(_REQUEST_S)
-                except KafkaException:
-                    return False
-            return True
-
-        wait_until(is_done, "groups cannot be deleted", timeout_s=_REQUEST_S, interval_s=1)
+    def _refused_deletions(self) -> dict[str, str]:
+        """Delete all groups; return why, by the group, if one cannot be deleted now."""
+        listed = self._admin.list_consumer_groups().result(_REQUEST_S).valid
+        groups = [each.group_id for each in listed]
+        refused = {}
+        for group, future in (self._admin.delete_consumer_groups(groups) if groups else {}).items():
+            try:
+                future.result(_REQUEST_S)
+            except KafkaException as error:
+                refused[group] = str(error)
+        return refused
 
 
 class Feeder(threading.Thread):
