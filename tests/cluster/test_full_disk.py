@@ -22,7 +22,7 @@ T0 = TopicPartition("t", 0)
 class PretendedDisk:
     """A directory on a disk that is full while the reserve takes up space.
 
-    For machines that cannot mount a disk: a write fails when its file is closed.
+    For machines that cannot mount a disk: a write fails when its file is closed, or created whole.
     """
 
     def __init__(self, path, monkeypatch):
@@ -38,7 +38,8 @@ class PretendedDisk:
 
     @contextmanager
     def full_but_for(self, free_bytes):
-        close = LocalStagedFile._close  # noqa: SLF001 - the moment when the disk is full
+        # The moments when the disk is full:
+        close, create = LocalStagedFile._close, LocalStagedFile._create  # noqa: SLF001
 
         def refuse(staged):
             if staged.sink.closed:  # and renamed: no more writes
@@ -48,9 +49,15 @@ class PretendedDisk:
             if size_bytes and self.reserve.exists():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+        def refuse_whole(staged, data, *, sync):
+            if data and self.reserve.exists():
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            create(staged, data, sync=sync)
+
         status = os.statvfs(self.path)
         with self.monkeypatch.context() as patch:
             patch.setattr(LocalStagedFile, "_close", refuse)
+            patch.setattr(LocalStagedFile, "_create", refuse_whole)
             patch.setattr(os, "statvfs", lambda _: _Full(status))
             yield
 

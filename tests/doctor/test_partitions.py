@@ -128,7 +128,8 @@ class TestSnapshots:
     def test_and_segments_of_an_older_version(self, patient, cluster):
         no_check = mock.patch.object(segment_writer, "encode_check", return_value=b"")
         key = mock.patch.object(segment_writer, "CHECK_KEY", b"spark_log.another")
-        with no_check, key:
+        by_arrow = mock.patch.object(segment_writer.SmallBatch, "of", return_value=None)
+        with no_check, key, by_arrow:
             log = append(cluster, b"v")
         with mock.patch.object(snapshot_file.Snapshot, "_custom_metadata", return_value={}):
             log.replica.snapshots.write()
