@@ -178,7 +178,8 @@ def older():
     """A segment of an earlier version, without a check of its headers."""
     no_check = mock.patch.object(segment_writer, "encode_check", return_value=b"")
     key = mock.patch.object(segment_writer, "CHECK_KEY", b"spark_log.another")
-    with no_check, key:
+    by_arrow = mock.patch.object(segment_writer.SmallBatch, "of", return_value=None)
+    with no_check, key, by_arrow:
         return with_gaps()
 
 
