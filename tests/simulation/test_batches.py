@@ -13,7 +13,7 @@ SEEDS = 40
 SEEDS_PER_RULE = 300
 
 FIRST_SEEDS = {
-    "a fenced batch is searched for by its segment": 126,
+    "a fenced batch is searched for by its segment": 876,
     "no other leader gets a batch without a producer": 134,
     "the leader epoch is checked again when the log is listed again": 48,
 }
