@@ -49,6 +49,11 @@ class Difference:
 
 DIFFERENCES = (
     Difference(
+        "Whether a request is under way when a tool's time is over depends on the moment.",
+        r"^! Caused by: \S+\.DisconnectException\n",
+        "kafka-consumer-groups: reset of what does not exist",
+    ),
+    Difference(
         "Kafka lists a group whose configs were all deleted until its broker starts again.",
         r"^(Dynamic configs for group \S+ are:|The group '\S+' doesn't exist .*)\n(?=status)",
         "kafka-configs: group configs",
