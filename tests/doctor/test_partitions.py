@@ -12,6 +12,7 @@ from spark_log.doctor import Limits, Severity
 from spark_log.log.clean import PartitionCleaner
 from spark_log.log.segment import writer as segment_writer
 from spark_log.log.snapshot import snapshot as snapshot_file
+from spark_log.record import SmallBatch
 from spark_log.storage.local import LocalStore
 from tests.doctor.support import append, codes
 from tests.record.samples import record_batch, row
@@ -128,7 +129,7 @@ class TestSnapshots:
     def test_and_segments_of_an_older_version(self, patient, cluster):
         no_check = mock.patch.object(segment_writer, "encode_check", return_value=b"")
         key = mock.patch.object(segment_writer, "CHECK_KEY", b"spark_log.another")
-        by_arrow = mock.patch.object(segment_writer.SmallBatch, "of", return_value=None)
+        by_arrow = mock.patch.object(SmallBatch, "of", return_value=None)
         with no_check, key, by_arrow:
             log = append(cluster, b"v")
         with mock.patch.object(snapshot_file.Snapshot, "_custom_metadata", return_value={}):

@@ -33,6 +33,7 @@ from spark_log.record.batch_header import encode_headers
 from spark_log.record.checksum import array_crc32c
 from spark_log.record.end_transaction_marker import EndTransactionMarker
 from spark_log.record.producer_append import ProducerAppend
+from spark_log.record.small_batch import SmallBatch
 from spark_log.storage import Store
 from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import ManualClock
@@ -178,7 +179,7 @@ def older():
     """A segment of an earlier version, without a check of its headers."""
     no_check = mock.patch.object(segment_writer, "encode_check", return_value=b"")
     key = mock.patch.object(segment_writer, "CHECK_KEY", b"spark_log.another")
-    by_arrow = mock.patch.object(segment_writer.SmallBatch, "of", return_value=None)
+    by_arrow = mock.patch.object(SmallBatch, "of", return_value=None)
     with no_check, key, by_arrow:
         return with_gaps()
 
