@@ -16,7 +16,6 @@ from .arrow_template import file_template as file_template
 from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
-from .batch_check import encode_small_check as encode_small_check
 from .batch_header import HEADER_DTYPE as HEADER_DTYPE
 from .batch_header import METADATA_KEY as METADATA_KEY
 from .batch_header import NO_LEADER_EPOCH as NO_LEADER_EPOCH

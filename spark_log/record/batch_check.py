@@ -45,17 +45,6 @@ def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch) -> b
     # `nbytes` would take as long as the sums of a small batch. For a slice this size is too large.
     if has_offsets or records.get_total_buffer_size() >= COLUMN_SUMS_BYTES:
         sums = b"".join(_SUM.pack(array_crc32c(column)) for column in records.columns)
-    return encode_small_check(append_id, headers, sums)
-
-
-def encode_small_check(append_id: bytes, headers: bytes, sums: bytes = b"") -> bytes:
-    """Return the value under `CHECK_KEY` for an Arrow batch that is known to be small.
-
-    Args:
-        append_id: the segment's append id.
-        headers: the value under `METADATA_KEY`.
-        sums: the packed column sums; empty without any.
-    """
     packed = _SUM.pack(_header_sum(append_id, headers, sums)) + sums
     return binascii.b2a_base64(packed, newline=False)
 

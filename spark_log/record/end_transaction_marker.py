@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from google_crc32c import extend
 
 from spark_log.record.arrays import binary_array, timestamp_array
 from spark_log.record.batch_header import NO_SEQUENCE, BatchHeader
+from spark_log.record.checksum import content_crc32c
 from spark_log.record.control_record import MARKER_VALUE, ControlRecordType
 from spark_log.record.producer_append import MAX_PRODUCER_EPOCH
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
@@ -80,14 +80,14 @@ class EndTransactionMarker:
         """
         before = row, row, leader_epoch, self.attributes
         behind = timestamp_us, timestamp_us, self.producer_id, self.producer_epoch, NO_SEQUENCE, 1
-        fields = BatchHeader(*before, 0, *behind).checksummed_bytes()
         content = (
             _column(self.type.key)
             + _column(MARKER_VALUE)
             + _ALL_NULL
             + _TIMESTAMP.pack(timestamp_us)
         )
-        return BatchHeader(*before, int(extend(extend(0, fields), content)), *behind)
+        crc32c = content_crc32c(0, *before[2:], *behind, content=content)
+        return BatchHeader(*before, crc32c, *behind)
 
 
 def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -> pa.RecordBatch:

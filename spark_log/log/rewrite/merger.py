@@ -211,15 +211,12 @@ def merge_recent(
     _check_exist(directory, [base_offset, *(batch.end_offset for batch in batches[:-1])])
     end_offset = batches[-1].end_offset
     name = SegmentName(base_offset, end_offset - 1, 1)
-    bytes_of: Counter[str] = Counter()
-    for batch in batches:
-        bytes_of[batch.compression] += batch.size_bytes
     writer = SegmentWriter(
         directory.store,
         directory.path,
         topic_id=directory.topic_id,
         partition=directory.partition,
-        compression=bytes_of.most_common(1)[0][0],
+        compression=_of_most_bytes((batch.compression, batch.size_bytes) for batch in batches),
         index_interval_bytes=index_interval_bytes,
         name=name,
     )
@@ -301,10 +298,20 @@ def _log_merged(
 
 def compression_of(readers: Iterable[tuple[int, SegmentReader]]) -> str:
     """Return the compression that most bytes of some segments have."""
+
+    def sizes() -> Iterator[tuple[str, int]]:
+        for _, reader in readers:
+            yield reader.compression(0), reader.size_bytes
+            reader.forget()
+
+    return _of_most_bytes(sizes())
+
+
+def _of_most_bytes(sizes: Iterable[tuple[str, int]]) -> str:
+    """Return the compression that has most bytes, of compressions and sizes of segments."""
     bytes_of: Counter[str] = Counter()
-    for _, reader in readers:
-        bytes_of[reader.compression(0)] += reader.size_bytes
-        reader.forget()
+    for compression, size_bytes in sizes:
+        bytes_of[compression] += size_bytes
     return bytes_of.most_common(1)[0][0]
 
 

@@ -1,4 +1,4 @@
-"""What a poll gets of several partitions: few rows first, and none waits for ever."""
+"""Polls of several partitions: few rows come first, and no partition waits for ever."""
 
 from collections import Counter
 
