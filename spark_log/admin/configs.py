@@ -10,11 +10,13 @@ from spark_log.cluster import Cluster
 from spark_log.errors import InvalidConfigurationError, check_unicode
 from spark_log.metadata import (
     CONFIG_KINDS,
+    GROUP_CONFIGS,
     ConfigKind,
     ConfigRecord,
     MetadataImage,
     MetadataRecord,
     alterations,
+    check_group_limits,
     config_entries,
     kind_of,
     on_configs_altered,
@@ -112,6 +114,8 @@ def _change_configs(
                 records.append(record)
                 own.pop(record.name, None)
                 own |= {} if record.value is None else {record.name: record.value}
+            if kind is GROUP_CONFIGS:
+                check_group_limits(own, image.cluster_config())
         return [*records, *on_configs_altered(image, records)]
 
     commit(cluster, decide, validate_only=validate_only)

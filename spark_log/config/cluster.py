@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import ConfigDict, Field
 
@@ -21,6 +21,14 @@ from spark_log.errors import InvalidConfigurationError
 
 DEFAULT_MAX_CLOCK_SKEW_MS: Final = 600_000
 """Ten minutes: more than the clocks of synchronised machines differ, less than any retention."""
+
+
+_REFUSED_BY_LIMITS: Final = {
+    "group.min.session.timeout.ms": "no consumer could join a group",
+    "group.consumer.min.session.timeout.ms": "no group could have a timeout of its own",
+    "group.consumer.min.heartbeat.interval.ms": "no group could have an interval of its own",
+}
+"""Consequences of a minimum above its maximum, by the key of the minimum."""
 
 
 class ClusterConfig(ReplicationConfig):
@@ -60,6 +68,22 @@ class ClusterConfig(ReplicationConfig):
         default=5000,
         description="Time between two heartbeats of a member that uses `group.protocol=consumer` "
         "(KIP-848); less than `group.consumer.session.timeout.ms`.",
+    )
+    group_consumer_min_session_timeout_ms: PositiveInt = Field(
+        default=45_000,
+        description="Minimum `consumer.session.timeout.ms` that a group may have of its own.",
+    )
+    group_consumer_max_session_timeout_ms: PositiveInt = Field(
+        default=60_000,
+        description="Maximum `consumer.session.timeout.ms` that a group may have of its own.",
+    )
+    group_consumer_min_heartbeat_interval_ms: PositiveInt = Field(
+        default=5000,
+        description="Minimum `consumer.heartbeat.interval.ms` that a group may have of its own.",
+    )
+    group_consumer_max_heartbeat_interval_ms: PositiveInt = Field(
+        default=15_000,
+        description="Maximum `consumer.heartbeat.interval.ms` that a group may have of its own.",
     )
     max_clock_skew_ms: NonNegativeLong = Field(
         default=DEFAULT_MAX_CLOCK_SKEW_MS,
@@ -112,17 +136,18 @@ class ClusterConfig(ReplicationConfig):
         """Check ``values`` and freeze them, as `ConfigModel.parse` does.
 
         Raises:
-            InvalidConfigurationError: a value is not valid, or the minimum session timeout is above
-                the maximum.
+            InvalidConfigurationError: a value is not valid, or a minimum is above its maximum.
         """
         config = super().parse(values)
-        least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        if least > most:
-            raise InvalidConfigurationError(
-                f"group.min.session.timeout.ms is {least}, more than group.max.session.timeout.ms, "
-                f"{most}: no consumer could join a group; set both",
-                key="group.min.session.timeout.ms",
-            )
+        found: Mapping[str, Any] = config.dotted()
+        for least, refused in _REFUSED_BY_LIMITS.items():
+            most = least.replace(".min.", ".max.")
+            if found[least] > found[most]:
+                raise InvalidConfigurationError(
+                    f"{least} is {found[least]}, more than {most}, {found[most]}: {refused}; set "
+                    f"both",
+                    key=least,
+                )
         return config
 
 
@@ -132,7 +157,8 @@ class GroupConfig(ConfigModel):
     Set them with `spark-log configs alter --entity-type groups --entity-name GROUP`, or with
     Kafka's `kafka-configs --group GROUP`. A group without a value of its own has that of
     `group.consumer.session.timeout.ms` or `group.consumer.heartbeat.interval.ms` of the cluster.
-    A gateway that has the group in memory applies a change within ten seconds.
+    A gateway that has the group in memory applies a change within ten seconds. The limits of both
+    are settings of the cluster, such as `group.consumer.min.session.timeout.ms`.
     """
 
     title: ClassVar[str] = "Consumer group"

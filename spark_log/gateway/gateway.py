@@ -97,6 +97,7 @@ class Gateway:
         self.commit_order = CommitOrder()
         self._member: RegistryMember | None = None
         self._ticks: asyncio.Task[None] | None = None
+        self._ticked = asyncio.Event()  # set by the next tick, which has another one
         self._leaders_of = GatewayRegistry()
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
         self._racks: list[str] = []
@@ -151,7 +152,7 @@ class Gateway:
             self.cluster, self.config, host=host, port=port, version=version
         )
         found = await self.run_blocking(self._member.join)
-        self._ticks = asyncio.get_running_loop().create_task(self._tick())
+        self._ticks = asyncio.get_running_loop().create_task(self._tick_for_ever())
         return found
 
     async def leave(self) -> None:
@@ -163,15 +164,31 @@ class Gateway:
             await self.run_blocking(self._member.leave)
         except SparkLogError as error:
             self.cluster.suppressed.add("gateway leave", self.cluster.root, error)
+        self._ticked.set()
 
-    async def _tick(self) -> None:
-        assert self._member is not None
+    async def _tick_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self.config.broker_heartbeat_interval_ms / 1000)
-            try:
-                await self.run_blocking(self._member.tick)
-            except SparkLogError as error:
-                self.cluster.suppressed.add("gateway heartbeat", self.cluster.root, error)
+            await self.tick()
+
+    async def tick(self) -> None:
+        """Show life in the registry, and read it; see `RegistryMember.tick`."""
+        assert self._member is not None
+        try:
+            await self.run_blocking(self._member.tick)
+        except SparkLogError as error:
+            self.cluster.suppressed.add("gateway heartbeat", self.cluster.root, error)
+        ticked, self._ticked = self._ticked, asyncio.Event()
+        ticked.set()
+
+    async def until_known(self) -> None:
+        """Wait while this gateway has become active, and others may not know that yet.
+
+        It coordinates nothing so long. That takes others a heartbeat, and no longer than their
+        session timeout.
+        """
+        while self._member is not None and self._member.is_awaiting_others:
+            await self._ticked.wait()
 
     @property
     def registered(self) -> RegisteredGateway:

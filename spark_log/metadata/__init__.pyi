@@ -7,8 +7,10 @@ from .brokers import unregister_broker_records as unregister_broker_records
 from .checkpoint import MetadataCheckpoint as MetadataCheckpoint
 from .checkpoint import read_checkpoint as read_checkpoint
 from .configs import CONFIG_KINDS as CONFIG_KINDS
+from .configs import GROUP_CONFIGS as GROUP_CONFIGS
 from .configs import ConfigKind as ConfigKind
 from .configs import alterations as alterations
+from .configs import check_group_limits as check_group_limits
 from .configs import config_entries as config_entries
 from .configs import kind_of as kind_of
 from .features import FEATURES as FEATURES

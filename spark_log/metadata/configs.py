@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spark_log.config import (
     ClientQuotaConfig,
@@ -44,6 +44,8 @@ from spark_log.values import check_new_columns, present_columns, typed_values_of
 DEFAULT_SOURCE = "DEFAULT_CONFIG"
 DEFAULT_BROKER_SOURCE = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 DEFAULT_CLIENT_SOURCE = "DYNAMIC_DEFAULT_CLIENT_QUOTA"
+
+_LIMITS: Final = ("min", "max")
 
 _UNKNOWN_DOC = "A newer version of spark-log set this; this one does not know what it means."
 
@@ -231,6 +233,27 @@ def alterations(
         for key in sorted({*overrides, *altered})
         if altered.get(key) != overrides.get(key)
     ]
+
+
+def check_group_limits(overrides: Mapping[str, str], limits: ClusterConfig) -> None:
+    """Check the configs of a group against the limits of the cluster; the messages are Kafka's.
+
+    Args:
+        overrides: the overrides of the group.
+        limits: the configs of the cluster.
+
+    Raises:
+        InvalidConfigurationError: a value is below its minimum or above its maximum.
+    """
+    found: Mapping[str, Any] = limits.dotted()
+    for key, value in overrides.items():
+        least, most = (key.replace("consumer.", f"group.consumer.{each}.", 1) for each in _LIMITS)
+        if least in found and int(value) < found[least]:
+            raise InvalidConfigurationError(
+                f"{key} must be greater than or equal to {least}", key=key
+            )
+        if most in found and int(value) > found[most]:
+            raise InvalidConfigurationError(f"{key} must be less than or equal to {most}", key=key)
 
 
 def _check_columns(overrides: Mapping[str, str], config: TopicConfig) -> None:

@@ -130,6 +130,10 @@ class TestLimitsOfGroups:
                 [*CLUSTER, "--add-config", "group.max.session.timeout.ms=10"],
                 "group.min.session.timeout.ms is 6000, more than",
             ),
+            (
+                [*CLUSTER, "--add-config", "group.consumer.min.heartbeat.interval.ms=20000"],
+                "no group could have an interval of its own; set both",
+            ),
             (["0", *CLUSTER, "--add-config", "group.max.size=3"], "broker '0' has no configs"),
             (["--entity-default", "--add-config", "group.max.size=3"], "or name topics"),
         ],

@@ -93,6 +93,11 @@ class RegistryMember:
         return self.is_known_alive and not self._awaited
 
     @property
+    def is_awaiting_others(self) -> bool:
+        """Whether it will coordinate as soon as the others have read that it is active."""
+        return self.is_known_alive and bool(self._awaited)
+
+    @property
     def is_known_alive(self) -> bool:
         """Whether no other gateway can have removed this one yet, unless it has left.
 

@@ -41,6 +41,8 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
         return _all_refused(request, ErrorCode.INVALID_GROUP_ID, "")
     member, term = request.member_id or context.client_id or "", gateway.term
     async with gateway.commit_order.turn(request.group_id, member):
+        # Clients do not repeat an asynchronous commit that a coordinator refuses at its start.
+        await gateway.until_known()
         return await _commit_existing(gateway, context, request, term)
 
 

@@ -265,11 +265,11 @@ def test_a_group_has_timeouts_of_its_own_within_a_check(cluster, gateway, client
         a, *_ = clients
         await settle(gateway, a)
         assert gateway.timer("session", "a").delay_s == 45
-        timeouts = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 700}
+        timeouts = {"consumer.session.timeout.ms": 50_000, "consumer.heartbeat.interval.ms": 7000}
         Admin(cluster.root).alter_configs([ConfigResource("group", "g", timeouts)])
         await gateway.end("check")
         request = ConsumerHeartbeat(Member("a"), a.epoch)
-        assert (await gateway.groups.heartbeat("g", request)).interval_ms == 700
+        assert (await gateway.groups.heartbeat("g", request)).interval_ms == 7000
         assert gateway.timer("session", "a").delay_s == 50
 
     asyncio.run(run())

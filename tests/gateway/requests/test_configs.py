@@ -126,6 +126,25 @@ def test_a_group_has_the_configs_that_the_cluster_has_for_all_groups(gateway, cl
     assert describe(client, GROUP, "").error_code == ErrorCode.INVALID_REQUEST
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("session.timeout.ms", 44_999, "greater than or equal to {}.min.session.timeout.ms"),
+        ("session.timeout.ms", 60_001, "less than or equal to {}.max.session.timeout.ms"),
+        ("heartbeat.interval.ms", 4_999, "greater than or equal to {}.min.heartbeat.interval.ms"),
+        ("heartbeat.interval.ms", 15_001, "less than or equal to {}.max.heartbeat.interval.ms"),
+    ],
+)
+def test_configs_of_a_group_have_limits(client, key, value, message):
+    """Kafka's messages and limits; its test compares the whole message."""
+    changed = alter(client, GROUP, "mine", (f"consumer.{key}", SET, str(value)))
+    assert changed.error_code == ErrorCode.INVALID_CONFIG
+    assert changed.error_message == f"consumer.{key} must be {message.format('group.consumer')}"
+    nearest = value + 1 if "greater" in message else value - 1
+    allowed = alter(client, GROUP, "mine", (f"consumer.{key}", SET, str(nearest)))
+    assert allowed.error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_group_may_have_configs_of_its_own(gateway, client, version):
     timeout = "consumer.session.timeout.ms"
@@ -245,7 +264,8 @@ def test_a_change_that_is_not_possible_changes_nothing(
     gateway, client, resource_type, name, change, code
 ):
     before = overrides(gateway)
-    found = alter(client, resource_type, name, ("segment.ms", SET, "77"), change)
+    valid = "consumer.heartbeat.interval.ms" if resource_type == GROUP else "segment.ms"
+    found = alter(client, resource_type, name, (valid, SET, "7000"), change)
     assert found.error_code == code
     assert found.error_message
     assert overrides(gateway) == before

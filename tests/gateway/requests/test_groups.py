@@ -1,6 +1,7 @@
 """Groups of Kafka's clients: each request in its versions, and two gateways of one group."""
 
 import threading
+from functools import partial
 
 import pytest
 
@@ -440,3 +441,29 @@ def test_commits_of_one_connection_take_effect_in_their_order(gateway, topic, mo
         assert member.receive_commit() == GroupError.NONE
     assert begun == [1, 2]
     assert topic.list_group_offsets("g")[T0].offset == 2
+
+
+def test_a_commit_waits_until_the_others_know_that_its_gateway_is_active(tmp_path):
+    """Kafka's clients do not repeat an asynchronous commit that is refused."""
+    never = {"broker_heartbeat_interval_ms": 3_600_000, "broker_session_timeout_ms": 7_200_000}
+    root = tmp_path / "root"
+    with (
+        running_gateway(root, **never) as first,
+        running_gateway(root, **never, broker_join_delay_ms=0) as second,
+        Admin(root) as admin,
+    ):
+        admin.create_topics([NewTopic("t", 1)])
+        second.run(second.server.gateway.tick())  # it becomes active
+        own = second.server.gateway.registered.incarnation_id
+        coordinator = partial(second.server.gateway.coordinator, "group")
+        group = next(
+            name for name in map(str, range(100)) if coordinator(name).incarnation_id == own
+        )
+        member = Member(second, group)
+        assert member.heartbeat() is GroupError.NOT_COORDINATOR
+        member.member_id, member.generation = "", -1
+        member.send_commit(3)
+        for each in (first, second):
+            each.run(each.server.gateway.tick())
+        assert member.receive_commit() == GroupError.NONE
+        assert admin.list_group_offsets(group)[T0].offset == 3

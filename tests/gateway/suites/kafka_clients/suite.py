@@ -78,7 +78,7 @@ _NOT_APPLICABLE = {
         "ProducerSendWhileDeletionTest.testSendWithTopicReassignmentIsMidWay",
         "kafka.api.PlaintextAdminIntegrationTest.testElectPreferredLeaders",
     ),
-    "It sets configs of one group: those of the cluster are for all groups.": (
+    "It sets the interval of assignments of a group (Kafka 4.3), or a config of a share group.": (
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithBrokerSynonym",
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithStaticBrokerConfig",
         "DynamicGroupConfigIntegrationTest.testDescribeGroupConfigSynonymsWithoutBrokerSynonym",
@@ -125,8 +125,8 @@ _NOT_APPLICABLE = {
     "It asks for the topic __transaction_state: transactions are in no topic.": (
         "kafka.api.PlaintextAdminIntegrationTest.testDescribeTransactions",
     ),
-    "It writes markers into one partition of a hanging transaction: in the log each open "
-    "transaction can be ended as a whole (forceTerminateTransaction).": (
+    "It reads the epoch of a transaction's coordinator, to abort the transaction, while the log "
+    "remembers it only until the next one begins: here an abort needs none.": (
         "kafka.api.PlaintextAdminIntegrationTest.testAbortTransaction",
     ),
     "It expects that a broker that has ended is listed as fenced: a gateway that has ended is not "

@@ -15,6 +15,7 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.IntPredicate;
 import java.util.function.Predicate;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -30,8 +31,15 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.message.FindCoordinatorRequestData;
+import org.apache.kafka.common.message.HeartbeatRequestData;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.requests.FindCoordinatorRequest;
+import org.apache.kafka.common.requests.FindCoordinatorRequest.CoordinatorType;
+import org.apache.kafka.common.requests.FindCoordinatorResponse;
+import org.apache.kafka.common.requests.HeartbeatRequest;
+import org.apache.kafka.common.requests.HeartbeatResponse;
 import org.apache.kafka.common.requests.MetadataRequest;
 import org.apache.kafka.common.requests.MetadataResponse;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
@@ -47,6 +55,9 @@ import org.apache.kafka.test.TestUtils;
 /** Gateways of a root of their own, one for each broker that a test asks for. */
 public final class GatewayCluster implements ClusterInstance {
     private static final AtomicInteger ROOTS = new AtomicInteger();
+
+    /** The number of groups of which, in all likelihood, each gateway coordinates one. */
+    private static final int GROUPS = 100;
 
     private static final Set<String> INTERNAL_TOPICS = Set.of("__consumer_offsets", "__transaction_state");
 
@@ -223,8 +234,29 @@ public final class GatewayCluster implements ClusterInstance {
         if (isSasl()) {
             return; // a request without a password has no answer; clients wait for what they need
         }
-        await(metadata -> metadata.brokers().stream().map(Node::id).collect(Collectors.toSet()).equals(pids.keySet()),
+        awaitMetadata(metadata -> metadata.brokers().stream().map(Node::id).collect(Collectors.toSet()).equals(pids.keySet()),
             "All gateways know each other");
+        awaitAtAll(this::coordinates, "Every gateway coordinates groups");
+    }
+
+    /** Whether a gateway has become active, and knows that the others know it. */
+    private boolean coordinates(int id) {
+        try {
+            List<String> keys = IntStream.range(0, GROUPS).mapToObj(each -> "ready-" + each).toList();
+            var request = new FindCoordinatorRequestData().setKeyType(CoordinatorType.GROUP.id()).setCoordinatorKeys(keys);
+            FindCoordinatorResponse found = IntegrationTestUtils.connectAndReceive(new FindCoordinatorRequest.Builder(request).build(), ports.get(id));
+            return found.coordinators().stream().filter(each -> each.nodeId() == id).findFirst().map(each -> {
+                var heartbeat = new HeartbeatRequestData().setGroupId(each.key()).setMemberId("nobody");
+                try {
+                    HeartbeatResponse answer = IntegrationTestUtils.connectAndReceive(new HeartbeatRequest.Builder(heartbeat).build(), ports.get(id));
+                    return answer.error() == Errors.UNKNOWN_MEMBER_ID;
+                } catch (IOException error) {
+                    throw new IllegalStateException(error);
+                }
+            }).orElse(false);
+        } catch (IOException error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     @Override
@@ -262,7 +294,7 @@ public final class GatewayCluster implements ClusterInstance {
             }, "The topic " + topic + " is there");
             return;
         }
-        await(metadata -> metadata.topicMetadata().stream().anyMatch(each ->
+        awaitMetadata(metadata -> metadata.topicMetadata().stream().anyMatch(each ->
             each.topic().equals(topic) && each.error() == Errors.NONE && each.partitionMetadata().size() == partitions
                 && each.partitionMetadata().stream().allMatch(one -> one.error == Errors.NONE)),
             "All gateways know the topic " + topic);
@@ -270,15 +302,19 @@ public final class GatewayCluster implements ClusterInstance {
 
     @Override
     public void waitTopicDeletion(String topic) {
-        await(metadata -> metadata.topicMetadata().stream().noneMatch(each -> each.topic().equals(topic)),
+        awaitMetadata(metadata -> metadata.topicMetadata().stream().noneMatch(each -> each.topic().equals(topic)),
             "No gateway knows the topic " + topic);
     }
 
-    private void await(Predicate<MetadataResponse> isFulfilled, String what) {
+    private void awaitMetadata(Predicate<MetadataResponse> isFulfilled, String what) {
+        awaitAtAll(id -> isFulfilled.test(metadata(id)), what);
+    }
+
+    private void awaitAtAll(IntPredicate isFulfilled, String what) {
         try {
             TestUtils.waitForCondition(() -> Set.copyOf(pids.keySet()).stream().allMatch(id -> {
                 try {
-                    return isFulfilled.test(metadata(id));
+                    return isFulfilled.test(id);
                 } catch (IllegalStateException error) {
                     return false;
                 }
