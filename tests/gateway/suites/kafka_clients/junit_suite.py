@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -44,6 +45,7 @@ class JUnitSuite(Suite):
         sources: folders with classes of ours that come before Kafka's of the same names.
         patches: programs of ours in Java that change classes of the tests: each gets the folder of
             the classes that come first.
+        unpacked: folders in the jars of ``test_artifacts`` that the tests read as directories.
         heap: the maximum size of the heap.
     """
 
@@ -54,6 +56,7 @@ class JUnitSuite(Suite):
     runner: ClassVar[Sequence[Path]] = (_JAVA / "runner",)
     sources: ClassVar[Sequence[Path]] = (_JAVA / "gateways",)
     patches: ClassVar[Sequence[str]] = ()
+    unpacked: ClassVar[tuple[str, ...]] = ()
     heap: ClassVar[str] = "400m"
 
     def is_listed(self, name: str) -> bool:
@@ -86,6 +89,7 @@ class JUnitSuite(Suite):
         # With Kafka the tests start brokers of their own, in the process of the tests.
         for each in (*self.runner, *(() if gateways.is_kafka else self.sources)):
             self._compile(classes, each)
+        self._unpack(classes)
         for program in () if gateways.is_kafka else self.patches:
             java = [find_java(), "-cp", f"{classes}:{self._class_path()}"]
             run_program([*java, program, classes], time_limit_s=120)
@@ -113,6 +117,14 @@ class JUnitSuite(Suite):
         java = [find_java(), f"-Xmx{self.heap}", *_FLAGS, *properties]
         class_path = f"{classes}:{self._class_path()}"
         return [*java, "-cp", class_path, "sparklog.TestRun", mode, *arguments]
+
+    def _unpack(self, target: Path) -> None:
+        for jar in self._test_jars().glob("*-test.jar") if self.unpacked else ():
+            with zipfile.ZipFile(jar) as opened:
+                names = opened.namelist()
+                opened.extractall(
+                    target, [each for each in names if each.startswith(self.unpacked)]
+                )
 
     def _compile(self, target: Path, sources: Path) -> None:
         if (registered := sources / "META-INF").exists():

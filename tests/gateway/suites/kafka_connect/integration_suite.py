@@ -46,7 +46,7 @@ class KafkaConnectTests(JUnitSuite):
         "org.apache.httpcomponents:httpclient:4.5.14",
         "org.junit.platform:junit-platform-launcher:1.13.1",
         "org.mockito:mockito-junit-jupiter:5.14.2",
-        "org.slf4j:slf4j-simple:1.7.36",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",  # some tests read what is logged
     )
     test_artifacts = (
         f"org.apache.kafka:connect-runtime:{_KAFKA}:test",
@@ -58,3 +58,4 @@ class KafkaConnectTests(JUnitSuite):
         ("connect-mirror", "org/apache/kafka/connect/mirror/integration/"),
     )
     sources = (*JUnitSuite.sources, _JAVA)
+    unpacked = ("test-plugins/",)
