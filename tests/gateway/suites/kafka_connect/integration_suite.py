@@ -44,6 +44,7 @@ class KafkaConnectTests(JUnitSuite):
         f"org.apache.kafka:connect-file:{_KAFKA}",
         f"org.apache.kafka:connect-test-plugins:{_KAFKA}",
         "org.apache.httpcomponents:httpclient:4.5.14",
+        "org.bouncycastle:bcpkix-jdk18on:1.80",
         "org.junit.platform:junit-platform-launcher:1.13.1",
         "org.mockito:mockito-junit-jupiter:5.14.2",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",  # some tests read what is logged
