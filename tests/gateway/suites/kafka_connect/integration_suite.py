@@ -22,7 +22,7 @@ class KafkaConnectTests(JUnitSuite):
     name = "kafka-connect-tests"
     client = "Kafka's integration tests of Connect and MirrorMaker (Java)"
     version = _KAFKA
-    heap = "700m"
+    heap = "2g"
     not_applicable: ClassVar[Mapping[str, str]] = {
         "InternalTopicsIntegrationTest.testCreateInternalTopicsWithDefaultSettings": _REPLICAS,
         "InternalTopicsIntegrationTest.testCreateInternalTopicsWithFewerReplicasThanBrokers": (
