@@ -22,7 +22,7 @@ class KafkaStreamsTests(JUnitSuite):
     name = "kafka-streams-tests"
     client = "Kafka's integration tests of Streams (Java)"
     version = _KAFKA
-    heap = "512m"
+    heap = "1g"
     not_applicable: ClassVar[Mapping[str, str]] = {
         "FineGrainedAutoResetIntegrationTest.shouldResetByDuration": (
             "It has a default of topics' configs in the brokers' properties."
