@@ -13,7 +13,7 @@ import org.junit.jupiter.api.extension.ExtensionContext;
  */
 public final class ClassicProtocol implements ExecutionCondition {
     private static final Pattern WITH_STREAMS_GROUPS =
-        Pattern.compile("\\bstreams\\b(?!-)|(?i:protocol\\w*\\s*=\\s*true)");
+        Pattern.compile("(?i:\\bstreams\\b(?!-)|protocol\\w*\\s*=\\s*true)");
 
     @Override
     public ConditionEvaluationResult evaluateExecutionCondition(ExtensionContext context) {
