@@ -40,6 +40,7 @@ class GatewayGroupSimulation(Simulation):
         clock = SimulatedClock(self.scheduler)
         disk = SimulatedDisk(clock)
         truth = TrueClassicGroup(disk, clock)
+        truth.note = self.scheduler.note
         truth.set_topic("topic", TOPIC)
         store = SimulatedStore(disk, self.scheduler, truth, profile.faults)
         offsets = variant.offsets(self.scheduler, truth, store, profile.slow_offsets)

@@ -91,7 +91,10 @@ class TrueClassicGroup(TrueGroup):
 
     Attributes:
         assigned: in each generation, partition → the instance or the id of the member that has it.
+        note: adds a line to the trace.
     """
+
+    note: Callable[[str], None]
 
     def __init__(self, *args: object) -> None:
         """Return the model of an empty group."""
@@ -113,6 +116,7 @@ class TrueClassicGroup(TrueGroup):
             after = before.replay(record)
         except CorruptRecordError as error:
             raise ViolationError(str(error)) from error
+        self.note(f"generation {record.generation} by {record.change}: {after.state}")
         self._check_members(before, after)
         assert after.classic is not None
         if record.change == "sync":
