@@ -43,7 +43,9 @@ class GatewayGroupSimulation(Simulation):
         truth.note = self.scheduler.note
         truth.set_topic("topic", TOPIC)
         store = SimulatedStore(disk, self.scheduler, truth, profile.faults)
-        offsets = variant.offsets(self.scheduler, truth, store, profile.slow_offsets)
+        offsets = variant.offsets(
+            self.scheduler, truth, store, profile.slow_offsets, profile.lost_fences
+        )
         self.world = GatewayGroupWorld(
             self.scheduler, clock, store, truth, profile, offsets, variant.group, profile.network
         )

@@ -44,6 +44,7 @@ class GatewayGroupProfile:
         stray: probability that a client asks another gateway than the others do.
         move_ms: mean time until the clients are sent to another gateway.
         slow_offsets: probability that a step of a call of the offsets table takes long.
+        lost_fences: probability that a gateway's request for a fence does not arrive.
         initial_delay_ms: ``group.initial.rebalance.delay.ms``.
         trim_every: number of records after which the group's log is trimmed.
         steps: number of steps before the faults end.
@@ -60,6 +61,7 @@ class GatewayGroupProfile:
     stray: float
     move_ms: float
     slow_offsets: float
+    lost_fences: float
     initial_delay_ms: int
     trim_every: int
     steps: int
@@ -83,6 +85,7 @@ def draw_gateway_group_profile(random: Random) -> GatewayGroupProfile:
         initial_delay_ms=random.choice((0, 0, 50)),
         trim_every=random.choice((2, 6, 64)),
         steps=random.choice((1500, 3000, 6000)),
+        lost_fences=random.choice((0.0, 0.5)),
     )
 
 
