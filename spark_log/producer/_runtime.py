@@ -187,7 +187,6 @@ class ProducerRuntime:
                 clock,
                 name=f"spark-log-{client_id}",
                 max_appends=at_once,
-                is_short=appender.is_short,
             )
         process_exit.register(self, flushes=config.flush_on_exit and starts_threads)
         reporters.open(self.metrics, config, client_id, clock, cluster.suppressed)

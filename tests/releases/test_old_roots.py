@@ -5,8 +5,16 @@ import pytest
 from tests.releases.conftest import COMMITS
 from tests.releases.old_client import COMPACTED, TOPIC
 
+IN_LONG = {"0.2"}
+"""Releases of the long tests alone; the quick ones run this one beside the present release
+(`test_together.py`), and the oldest and the newest here."""
 
-@pytest.fixture(params=COMMITS)
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.long) if name in IN_LONG else name for name in COMMITS
+    ]
+)
 def old(releases, request):
     return releases[request.param]
 

@@ -20,7 +20,7 @@ class GatewayWorld:
         clock: the actors' clock.
         store: the store that gateways use; ``store.faults`` has the rates of faults.
         profile: the conditions, with ``faults`` and ``trim_every``.
-        offsets: the offsets table, with ``slow``.
+        offsets: the offsets table, with ``slow`` and ``lost_fences``.
         network: the conditions of requests.
         preferred: the gateway that clients are sent to.
         is_ending: faults have ended.
@@ -40,7 +40,7 @@ class GatewayWorld:
         self.store.faults = self.profile.faults.without_faults()
         self.network = replace(self.network, lost=0.0, late=0.0, stopped=0.0)
         self.is_ending = True
-        self.offsets.slow = 0.0
+        self.offsets.slow = self.offsets.lost_fences = 0.0
         self.preferred = 0
 
     def open_log(self, group_id: str) -> GroupLog:

@@ -144,7 +144,7 @@ def simulate_many(
         jobs: number of processes.
     """
     chunks = [seeds[at : at + _CHUNK] for at in range(0, len(seeds), _CHUNK)]
-    if jobs == 1:
+    if jobs == 1 or len(chunks) == 1:  # another process would take longer to start than it saves
         yield from (_run_seeds(chunk, of, rule) for chunk in chunks)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:

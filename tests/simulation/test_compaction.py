@@ -1,6 +1,5 @@
 """Simulations of compacted logs find no violation, and find one without each safety rule."""
 
-import os
 import re
 from collections import Counter
 from importlib import import_module
@@ -8,13 +7,12 @@ from importlib import import_module
 import pytest
 from typer.testing import CliRunner
 
-from tests.simulation import simulate_many
 from tests.simulation.__main__ import app
 from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = 16
+SEEDS = 20
 SEEDS_PER_RULE = 300
 RARE = {
     "the highest generation counts, not the widest": (
@@ -55,10 +53,14 @@ def fails(seed, rule):
     return False
 
 
-def test_no_seed_breaks_a_guarantee():
-    all_totals = list(simulate_many(range(SEEDS), of="compaction", jobs=os.cpu_count() or 1))
-    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
-    assert sum(totals.seeds for totals in all_totals) == SEEDS
+@pytest.fixture(scope="module")
+def results():
+    """By seed, the result of its simulation."""
+    return {seed: CompactionSimulation(seed).run() for seed in range(SEEDS)}
+
+
+def test_no_seed_breaks_a_guarantee(results):
+    assert sum(result.records for result in results.values()) > 10 * SEEDS, "logs are not empty"
 
 
 @pytest.mark.long
@@ -79,9 +81,9 @@ def test_a_merged_segment_whose_first_part_a_compaction_replaces_is_no_damage():
 
 
 @pytest.fixture(scope="module")
-def texts():
-    """The texts of the traces of some seeds."""
-    return [entry.text for seed in range(20) for entry in CompactionSimulation(seed).run().trace]
+def texts(results):
+    """The texts of the traces."""
+    return [entry.text for result in results.values() for entry in result.trace]
 
 
 @pytest.fixture(scope="module")

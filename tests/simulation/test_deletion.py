@@ -5,12 +5,11 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation import simulate_many
 from tests.simulation.deletion.rules import DELETION_RULES
 from tests.simulation.deletion.simulation import DeletionSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = 15
+SEEDS = (*range(30), 35)
 SEEDS_PER_RULE = 30
 RARE = {"metadata are looked at after the markers"}
 """Rules whose absence shows only in one of hundreds of seeds: `test_deletion` tests them."""
@@ -24,10 +23,14 @@ def fails(seed, rule):
     return False
 
 
-def test_no_seed_breaks_a_guarantee():
-    all_totals = list(simulate_many(range(SEEDS), of="deletion"))
-    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
-    assert sum(totals.seeds for totals in all_totals) == SEEDS
+@pytest.fixture(scope="module")
+def results():
+    """By seed, the result of its simulation."""
+    return {seed: DeletionSimulation(seed).run() for seed in SEEDS}
+
+
+def test_no_seed_breaks_a_guarantee(results):
+    assert sum(result.records for result in results.values()) > len(SEEDS), "topics are made"
 
 
 @pytest.mark.long
@@ -42,11 +45,11 @@ def test_one_seed_runs_the_same_way_each_time():
 
 
 @pytest.fixture(scope="module")
-def happened():
-    """The number of trace lines of each kind in some seeds, without names."""
+def happened(results):
+    """The number of trace lines of each kind, without names."""
     texts: Counter[str] = Counter()
-    for seed in (*range(30), 35):
-        for entry in DeletionSimulation(seed).run().trace:
+    for result in results.values():
+        for entry in result.trace:
             text = re.sub(r"\b[ab]\.[A-Za-z]{22}\b", "T", entry.text)
             texts[entry.actor.split(" ")[0] + ": " + re.sub(r"[0-9]+", "#", text)] += 1
     return texts

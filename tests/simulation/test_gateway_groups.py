@@ -13,9 +13,8 @@ from tests.simulation.simulation import SimulationFailedError
 
 SEEDS = 12
 SEEDS_PER_RULE = 400
-RARE = {"a new coordinator raises the fence"}
-"""Rules whose absence shows only in one of hundreds of seeds: they have tests elsewhere
-(`tests/gateway/groups/test_coordinated_group.py`)."""
+FIRST_SEED = {"a new coordinator raises the fence": 329}
+"""The first seed of the search, for rules that few seeds miss, so that the test is quick."""
 
 
 def fails(seed, rule):
@@ -34,9 +33,11 @@ def test_no_seed_breaks_a_guarantee():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rule", [rule for rule in GATEWAY_GROUP_RULES if rule not in RARE])
+@pytest.mark.parametrize("rule", GATEWAY_GROUP_RULES)
 def test_the_simulation_fails_without_the_rule_that(rule):
-    assert any(fails(seed, rule) for seed in range(SEEDS_PER_RULE)), f"nobody misses: {rule}"
+    first = FIRST_SEED.get(rule, 0)
+    seeds = [*range(first, SEEDS_PER_RULE), *range(first)]
+    assert any(fails(seed, rule) for seed in seeds), f"nobody misses: {rule}"
 
 
 def test_one_seed_runs_the_same_way_each_time():
@@ -53,13 +54,16 @@ def test_each_kind_of_event_happens():
     for what in (
         r"crashes",
         r"comes up again",
-        r"generation # by join",
-        r"generation # by sync",
-        r"generation # by leave",
-        r"generation # by expire",
+        r"generation # by join: CompletingRebalance",
+        r"generation # by join: PreparingRebalance",
+        r"generation # by sync: Stable",
+        r"generation # by leave: .*",
+        r"generation # by expire: .*",
         r"begins topic# at # in generation #",
-        r"has lost the group: NOT_COORDINATOR",
-        r"has lost the group: COORDINATOR_NOT_AVAILABLE",
+        r"write: has lost the group",
+        r"check: has lost the group",
+        r"load: the storage does not answer",
+        r"write: the storage does not answer",
         r"put_if_absent #\.log: exists",
         r"put_if_absent #\.log: gets no answer",
     ):

@@ -3,6 +3,7 @@
 import os
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,17 @@ def test_the_simulation_fails_without_the_rule_that(rule):
     first = FIRST_SEED.get(rule, 0)
     seeds = [*range(first, SEEDS_PER_RULE), *range(first)]
     assert any(fails(seed, rule) for seed in seeds), f"nobody misses: {rule}"
+
+
+@pytest.mark.parametrize("commit", [0.01, 0.0])
+def test_members_that_commit_seldom_are_waited_for_and_others_fail(commit):
+    simulation = GatewayTransactionsSimulation(24)
+    simulation.world.profile = replace(simulation.world.profile, commit=commit)
+    if commit:
+        simulation.run()
+    else:
+        with pytest.raises(SimulationFailedError, match="no transaction is committed"):
+            simulation.run()
 
 
 def test_one_seed_runs_the_same_way_each_time():

@@ -1,6 +1,5 @@
 """Simulations of a topic's table find no violation, and find one without each safety rule."""
 
-import os
 import re
 from collections import Counter
 from itertools import pairwise
@@ -8,7 +7,6 @@ from itertools import pairwise
 import pytest
 from typer.testing import CliRunner
 
-from tests.simulation import simulate_many
 from tests.simulation.__main__ import app
 from tests.simulation.simulation import SimulationFailedError
 from tests.simulation.table.profile import CHANGING
@@ -16,7 +14,7 @@ from tests.simulation.table.rules import TABLE_RULES
 from tests.simulation.table.simulation import TableSimulation
 from tests.simulation.test_table_scenarios import SCENES
 
-SEEDS = 20
+SEEDS = 21
 SEEDS_PER_RULE = 300
 FIRST_SEED = {
     "only a later compaction replaces one": 50,
@@ -49,10 +47,17 @@ def fails(seed, rule):
     return False
 
 
-def test_no_seed_breaks_a_guarantee():
-    all_totals = list(simulate_many(range(SEEDS), of="table", jobs=os.cpu_count() or 1))
-    assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
-    assert sum(totals.seeds for totals in all_totals) == SEEDS
+@pytest.fixture(scope="module")
+def simulations():
+    found = []
+    for seed in range(SEEDS):
+        found.append(TableSimulation(seed))  # one after the other: they share a disk
+        found[-1].run()
+    return found
+
+
+def test_no_seed_breaks_a_guarantee(simulations):
+    assert sum(each.records for each in simulations) > SEEDS, "versions are made"
 
 
 @pytest.mark.long
@@ -67,15 +72,6 @@ def test_one_seed_runs_the_same_way_each_time():
     first, second = TableSimulation(5).run(), TableSimulation(5).run()
     assert list(map(str, first.trace)) == list(map(str, second.trace))
     assert list(map(str, first.trace)) != list(map(str, TableSimulation(6).run().trace))
-
-
-@pytest.fixture(scope="module")
-def simulations():
-    found = []
-    for seed in range(1, 21):
-        found.append(TableSimulation(seed))  # one after the other: they share a disk
-        found[-1].run()
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -141,9 +137,9 @@ class TestCommandLine:
         return CliRunner().invoke(app, ["--of", "table", *arguments])
 
     def test_runs_many(self):
-        result = self.run("--seeds", "5", "--jobs", "1")
+        result = self.run("--seeds", "2", "--jobs", "1")
         assert result.exit_code == 0, result.output
-        assert re.search(r"5 seeds from 0 in .* versions; 0 failures", result.stdout)
+        assert re.search(r"2 seeds from 0 in .* versions; 0 failures", result.stdout)
 
     def test_lists_the_rules(self):
         assert self.run("--rules").stdout.splitlines() == list(TABLE_RULES)

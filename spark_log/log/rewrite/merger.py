@@ -36,7 +36,6 @@ from spark_log.log.segment import (
     SegmentReader,
     SegmentSummary,
     SegmentWriter,
-    StagedSegment,
 )
 from spark_log.record import OFFSET_DELTA_FIELD, BatchHeader, ints_of, rebase_batches
 
@@ -167,19 +166,11 @@ def merge(
             record_count += records.num_rows
             on_progress(writer.size_bytes - written)
             written = writer.size_bytes
-        segment = _put(directory, name, writer, sync=sync)
+        merged = _put(directory, name, writer, record_count, sync=sync)
     finally:
         writer.discard()
-    size_bytes = sum(reader.size_bytes for _, reader in readers)
-    _log_merged(directory, len(readers), size_bytes, name, segment, began_ms)
-    return SegmentSummary(
-        name=name,
-        end_offset=end_offset,
-        record_count=record_count,
-        size_bytes=segment.size_bytes,
-        min_timestamp_us=segment.min_timestamp_us,
-        max_timestamp_us=segment.max_timestamp_us,
-    )
+    _log_merged(directory, [reader.size_bytes for _, reader in readers], merged, began_ms)
+    return merged
 
 
 def merge_recent(
@@ -228,19 +219,11 @@ def merge_recent(
             writer.write_rewritten(records, joined_headers(headers, records))
             start_offset += records.num_rows
             on_progress(writer.size_bytes - written)
-        segment = _put(directory, name, writer, sync=True)
+        merged = _put(directory, name, writer, end_offset - base_offset, sync=True)
     finally:
         writer.discard()
-    size_bytes = sum(batch.size_bytes for batch in batches)
-    _log_merged(directory, len(batches), size_bytes, name, segment, began_ms)
-    return SegmentSummary(
-        name=name,
-        end_offset=end_offset,
-        record_count=end_offset - base_offset,
-        size_bytes=segment.size_bytes,
-        min_timestamp_us=segment.min_timestamp_us,
-        max_timestamp_us=segment.max_timestamp_us,
-    )
+    _log_merged(directory, [batch.size_bytes for batch in batches], merged, began_ms)
+    return merged
 
 
 def _check_exist(directory: PartitionDirectory, base_offsets: Iterable[int]) -> None:
@@ -262,10 +245,12 @@ def _put(
     directory: PartitionDirectory,
     name: SegmentName,
     writer: SegmentWriter | IndexedParquetWriter,
+    record_count: int,
     *,
     sync: bool,
-) -> StagedSegment:
+) -> SegmentSummary:
     """Put the segment that was written, with its indexes, unless another merge has put it."""
+    assert name.last_offset is not None
     segment = writer.finish()
     path = directory.file_path(name.file_name)
     try:
@@ -274,24 +259,29 @@ def _put(
         directory.store.sync(path)
     else:
         put_indexes(directory, name, writer, segment)
-    return segment
+    return SegmentSummary(
+        name=name,
+        end_offset=name.last_offset + 1,
+        record_count=record_count,
+        size_bytes=segment.size_bytes,
+        min_timestamp_us=segment.min_timestamp_us,
+        max_timestamp_us=segment.max_timestamp_us,
+    )
 
 
 def _log_merged(
     directory: PartitionDirectory,
-    count: int,
-    size_bytes: int,
-    name: SegmentName,
-    segment: StagedSegment,
+    sizes_bytes: Sequence[int],
+    merged: SegmentSummary,
     began_ms: float,
 ) -> None:
     _log.debug(
         "%s: merged %d segments of %d bytes into %s of %d bytes, in %d ms",
         directory.path,
-        count,
-        size_bytes,
-        name.file_name,
-        segment.size_bytes,
+        len(sizes_bytes),
+        sum(sizes_bytes),
+        merged.name.file_name,
+        merged.size_bytes,
         directory.clock.monotonic_ms() - began_ms,
     )
 

@@ -169,10 +169,6 @@ class PartitionAppender:
         with suppressed.suppress("removal of a late append", directory, Exception):
             self._cluster.store.delete_directory(directory)
 
-    def is_short(self, queue: PartitionQueue) -> bool:
-        """Return whether the next append to a partition does not wait for the storage."""
-        return queue.log is not None and queue.log.is_quick
-
     def is_retriable(self, error: Exception) -> bool:
         """Return whether a retry of the same append may succeed."""
         if isinstance(error, SparkLogError) and error.retriable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 from typing import Final
 
 from spark_log.producer.batch import NEVER_MS, Accumulator, PartitionQueue
@@ -44,12 +43,8 @@ class SenderThreads:
         *,
         name: str,
         max_appends: int,
-        is_short: Callable[[PartitionQueue], bool] = lambda queue: False,
     ) -> None:
-        """Create the threads of a producer; none is started yet.
-
-        `is_short` tells whether an append to a partition does not wait for the storage.
-        """
+        """Create the threads of a producer; none is started yet."""
         self._accumulator = accumulator
         self._sender = sender
         self._completer = completer
@@ -61,7 +56,6 @@ class SenderThreads:
         self._thread_count = 1  # the first thread is started only once
         self._has_leader = False
         self._is_stopped = False
-        self._is_short = is_short
         self._appending: threading.Thread | None = None
         """The thread that appends without another leader."""
         self._appending_since_ms = 0.0
@@ -132,7 +126,8 @@ class SenderThreads:
                 has_expired = incomplete.next_expiry_ms() <= now_ms
                 queue = ready.take(now_ms) if self._may_take and not has_expired else None
                 if queue is not None:
-                    if self._idle_count and self._is_short(queue):
+                    is_quick = queue.log is not None and queue.log.is_quick
+                    if self._idle_count and is_quick:
                         self._lead_on(now_ms)
                     else:
                         has_another = self._wake_another()

@@ -53,7 +53,9 @@ class ConsumerProtocolSimulation(Simulation):
             store,
             truth,
             profile,
-            variant.offsets(self.scheduler, truth, store, profile.slow_offsets),
+            variant.offsets(
+                self.scheduler, truth, store, profile.slow_offsets, profile.lost_fences
+            ),
             variant.groups,
             variant.group,
             profile.network,

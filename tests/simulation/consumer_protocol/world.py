@@ -47,6 +47,7 @@ class ConsumerProtocolProfile:
         move_ms: mean time until the clients are sent to another gateway.
         topics_ms: mean time until a topic gets another partition, or the second topic is made.
         slow_offsets: probability that a step of a call of the offsets table takes long.
+        lost_fences: probability that a gateway's request for a fence does not arrive.
         trim_every: number of records after which the group's log is trimmed.
         steps: number of steps before the faults end.
     """
@@ -65,6 +66,7 @@ class ConsumerProtocolProfile:
     move_ms: float
     topics_ms: float
     slow_offsets: float
+    lost_fences: float
     trim_every: int
     steps: int
 
@@ -89,6 +91,7 @@ def draw_consumer_protocol_profile(random: Random) -> ConsumerProtocolProfile:
         slow_offsets=random.choice((0.0, 0.1, 0.3)),
         trim_every=random.choice((2, 6, 64)),
         steps=random.choice((1500, 3000, 6000)),
+        lost_fences=random.choice((0.0, 0.5)),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from spark_log.cluster import Cluster
@@ -13,11 +14,13 @@ from spark_log.gateway.groups import (
     CoordinatedGroup,
     GroupCoordinators,
     GroupError,
+    GroupLostError,
     GroupRefusedError,
     JoinAnswer,
     JoinRequest,
     MemberIdentity,
 )
+from spark_log.gateway.groups.group_state import Decision, GroupState
 from spark_log.types import OffsetAndMetadata, TopicPartition
 from tests.simulation.gateway_groups.world import (
     PARTITIONS,
@@ -44,9 +47,22 @@ class ClassicGateway(GatewayProcess):
         """Make the coordinator of a new process."""
         world = self.world
 
+        class Group(world.group_class):  # type: ignore[misc, name-defined]
+            def load(self) -> Any:
+                with _noted(world, "load"):
+                    return super().load()
+
+            def write(self, decision: Decision, before: GroupState) -> Any:
+                with _noted(world, "write"):
+                    return super().write(decision, before)
+
+            def check(self, state: GroupState) -> None:
+                with _noted(world, "check"):
+                    super().check(state)
+
         class Groups(GroupCoordinators):
             def _open_group(self, group_id: str) -> CoordinatedGroup:
-                return world.group_class(world.open_log(group_id), world.offsets, group_id)
+                return Group(world.open_log(group_id), world.offsets, group_id)
 
         cluster: Any = world
         self.groups = Groups(
@@ -225,6 +241,19 @@ class ClassicClient:
             self._forget()
         elif error in (GroupError.ILLEGAL_GENERATION, GroupError.REBALANCE_IN_PROGRESS):
             self._forget()
+
+
+@contextmanager
+def _noted(world: Any, operation: str) -> Iterator[None]:
+    """Note that a gateway has lost the group, or that the storage did not answer."""
+    try:
+        yield
+    except GroupLostError:
+        world.scheduler.note(f"{operation}: has lost the group")
+        raise
+    except SparkLogError:
+        world.scheduler.note(f"{operation}: the storage does not answer")
+        raise
 
 
 def _error(answer: Any) -> GroupError:

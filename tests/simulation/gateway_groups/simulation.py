@@ -40,9 +40,12 @@ class GatewayGroupSimulation(Simulation):
         clock = SimulatedClock(self.scheduler)
         disk = SimulatedDisk(clock)
         truth = TrueClassicGroup(disk, clock)
+        truth.note = self.scheduler.note
         truth.set_topic("topic", TOPIC)
         store = SimulatedStore(disk, self.scheduler, truth, profile.faults)
-        offsets = variant.offsets(self.scheduler, truth, store, profile.slow_offsets)
+        offsets = variant.offsets(
+            self.scheduler, truth, store, profile.slow_offsets, profile.lost_fences
+        )
         self.world = GatewayGroupWorld(
             self.scheduler, clock, store, truth, profile, offsets, variant.group, profile.network
         )

@@ -44,6 +44,7 @@ class GatewayGroupProfile:
         stray: probability that a client asks another gateway than the others do.
         move_ms: mean time until the clients are sent to another gateway.
         slow_offsets: probability that a step of a call of the offsets table takes long.
+        lost_fences: probability that a gateway's request for a fence does not arrive.
         initial_delay_ms: ``group.initial.rebalance.delay.ms``.
         trim_every: number of records after which the group's log is trimmed.
         steps: number of steps before the faults end.
@@ -60,6 +61,7 @@ class GatewayGroupProfile:
     stray: float
     move_ms: float
     slow_offsets: float
+    lost_fences: float
     initial_delay_ms: int
     trim_every: int
     steps: int
@@ -83,6 +85,7 @@ def draw_gateway_group_profile(random: Random) -> GatewayGroupProfile:
         initial_delay_ms=random.choice((0, 0, 50)),
         trim_every=random.choice((2, 6, 64)),
         steps=random.choice((1500, 3000, 6000)),
+        lost_fences=random.choice((0.0, 0.5)),
     )
 
 
@@ -91,7 +94,10 @@ class TrueClassicGroup(TrueGroup):
 
     Attributes:
         assigned: in each generation, partition → the instance or the id of the member that has it.
+        note: adds a line to the trace.
     """
+
+    note: Callable[[str], None]
 
     def __init__(self, *args: object) -> None:
         """Return the model of an empty group."""
@@ -113,6 +119,7 @@ class TrueClassicGroup(TrueGroup):
             after = before.replay(record)
         except CorruptRecordError as error:
             raise ViolationError(str(error)) from error
+        self.note(f"generation {record.generation} by {record.change}: {after.state}")
         self._check_members(before, after)
         assert after.classic is not None
         if record.change == "sync":

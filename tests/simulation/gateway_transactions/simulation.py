@@ -117,7 +117,11 @@ class GatewayTransactionsSimulation(Simulation):
                 world.preferred = self.scheduler.random.randrange(world.profile.gateways)
 
     def settle(self) -> None:
-        """Run until the clients have all partitions, then until all actors have ended."""
+        """Run until the clients have all partitions and commit, then until all actors have ended.
+
+        Members that poll and commit seldom may have committed nothing by the time that the group
+        is quiet.
+        """
         world, scheduler = self.world, self.scheduler
         until_ms = scheduler.now_ms + _SETTLED_WITHIN_MS
         quiet_ms = scheduler.now_ms
@@ -127,13 +131,17 @@ class GatewayTransactionsSimulation(Simulation):
             nonlocal quiet_ms
             if next(self._problems(), ""):
                 quiet_ms = scheduler.now_ms
-            return scheduler.now_ms - quiet_ms > _QUIET_MS or scheduler.now_ms > until_ms
+            is_quiet = scheduler.now_ms - quiet_ms > _QUIET_MS
+            is_committed = world.truth.transactions > transactions_before
+            return (is_quiet and is_committed) or scheduler.now_ms > until_ms
 
         scheduler.run(is_settled)
         if problem := next(self._problems(), ""):
             raise ViolationError(f"{_SETTLED_WITHIN_MS} ms after faults ended: {problem}")
         if world.truth.transactions == transactions_before:
-            raise ViolationError("no transaction is committed after faults ended")
+            raise ViolationError(
+                f"no transaction is committed within {_SETTLED_WITHIN_MS} ms after faults ended"
+            )
         world.is_over = True
         scheduler.run(lambda: False)
         self.check_all_ended()

@@ -151,12 +151,22 @@ class SimulatedOffsets:
 
     A commit is a put-if-absent of the version after the one that it read. If another commit of the
     same group came first, it fails instead of being rebased.
+
+    Attributes:
+        slow: probability that a step of a call takes long.
+        lost_fences: probability that the request for a fence does not arrive, beside other faults.
     """
 
     def __init__(
-        self, scheduler: Scheduler, truth: TrueGroup, store: SimulatedStore, slow: float
+        self,
+        scheduler: Scheduler,
+        truth: TrueGroup,
+        store: SimulatedStore,
+        slow: float,
+        lost_fences: float = 0.0,
     ) -> None:
         self.slow = slow
+        self.lost_fences = lost_fences
         self.scheduler = scheduler
         self.truth = truth
         self.store = store
@@ -167,6 +177,9 @@ class SimulatedOffsets:
 
     def fence(self, group: str, generation: int) -> None:
         """Begin a generation: commits of older ones fail from then on."""
+        if self.lost_fences and self.scheduler.random.random() < self.lost_fences:
+            self._pass_time()
+            raise UnknownOutcomeError("offsets: no answer")
         self._commit(generation, lambda: self.truth.on_fenced(generation), is_done=True)
 
     def fetch(self, group: str) -> Mapping[TopicPartition, int]:

@@ -6,10 +6,13 @@ faults all the time, some bugs could not show, because other faults end the situ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulation.faults import DELETE_DELAY_MS, Faults
+
+LONE_CHANCE = 0.3
+"""Probability that one writer appends alone, in a simulation of a log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,8 @@ class Profile(Faults):
         races_per_listing: number of races that an append loses before it lists the log.
         steps: number of steps before the faults end.
         merges_beside: whether appenders merge the log's end beside their appends.
+        burst: number of appends that a writer makes without a pause. If there are several, each has
+            one Arrow batch.
     """
 
     writers: int
@@ -58,6 +63,7 @@ class Profile(Faults):
     races_per_listing: int
     steps: int
     merges_beside: bool = False
+    burst: int = 1
 
     @property
     def has_retention(self) -> bool:
@@ -107,4 +113,27 @@ def draw_profile(random: Random) -> Profile:
         races_per_listing=random.choice((1, 2, 8)),
         steps=random.choice((100, 200, 300)),
         merges_beside=random.choice((False, True)),
+    )
+
+
+def draw_log_profile(random: Random) -> Profile:
+    """Draw the conditions of a simulation of a log; in some of them one writer appends alone.
+
+    An appender merges from memory only segments of one small Arrow batch that it has put one after
+    the other, without a listing in between. Several writers hardly ever leave it that many.
+    """
+    drawn = draw_profile(random)
+    if random.random() >= LONE_CHANCE:
+        return drawn
+    return replace(
+        drawn,
+        latency_ms=DELETE_DELAY_MS / random.choice((40, 200, 1000)),
+        writers=0,
+        conditional_writers=0,
+        idempotent_writers=random.choice((1, 2)),
+        twins=0,
+        epoch_pairs=0,
+        tail_segments=random.choice((2, 3)),
+        range_bytes=0,
+        burst=random.choice((8, 32)),
     )

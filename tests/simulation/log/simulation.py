@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.log.maintenance import Vandal
-from tests.simulation.log.profile import Profile, draw_profile
+from tests.simulation.log.profile import Profile, draw_log_profile
 from tests.simulation.log.readers import Follower, Seeker
 from tests.simulation.log.records import records_of
 from tests.simulation.log.rules import SOUND, Variant
@@ -31,7 +31,7 @@ class LogSimulation(Simulation):
     """Writers, readers, mergers and cleaners of one partition's log."""
 
     MAX_STEPS_TO_END: ClassVar[int] = 5000
-    draw_profile = staticmethod(draw_profile)
+    draw_profile = staticmethod(draw_log_profile)
     true_log_class: ClassVar[type[TrueLog]] = TrueLog
     world: World
 

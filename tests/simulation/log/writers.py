@@ -53,7 +53,8 @@ class Writer:
         """Append until the simulation ends."""
         log = self._world.open_log()
         while not self._world.is_ending:
-            self._world.rest(self._world.profile.think_ms)
+            if self._count % self._world.profile.burst == 0:
+                self._world.rest(self._world.profile.think_ms)
             self._count += 1
             records = draw_records(self._world.scheduler.random, f"{self._name}/{self._count}")
             self._append(log, records)
@@ -132,6 +133,7 @@ class IdempotentWriter:
         self._producer = producer
         self._is_zombie = False
         self._begun: set[int] = set()
+        self._count = 0
 
     def run(self) -> None:
         """Append until the simulation ends, or this producer is fenced."""
@@ -150,6 +152,9 @@ class IdempotentWriter:
                 return
 
     def _think(self) -> None:
+        self._count += 1
+        if self._count % self._world.profile.burst:
+            return
         expiration_ms = self._world.profile.expiration_ms
         if expiration_ms < _LONG_MS and self._world.scheduler.random.random() < _IDLE_CHANCE:
             self._world.scheduler.pass_time(expiration_ms)
@@ -255,7 +260,7 @@ def draw_records(random: Random, name: str) -> list[Record]:
 
 
 def split(records: list[Record], world: World) -> list[pa.RecordBatch]:
-    """Return records as one Arrow record batch, or as two."""
-    at = world.scheduler.random.randrange(len(records))
+    """Return records as one Arrow record batch, or as two if writers pause after each append."""
+    at = world.scheduler.random.randrange(len(records)) if world.profile.burst == 1 else 0
     parts = (records[:at], records[at:])
     return [world.true_log.record_batch(part) for part in parts if part]

@@ -28,6 +28,7 @@ class OffsetsProfile:
         is_listed: whether processes list the table's log, as on an object store, instead of probing
             for the next name.
         vandals: number of programs that clean up the log by a clock that is days ahead.
+        vandal_rest_ms: mean time between two clean-ups of such a program.
         wrong_clocks: share of processes whose wall clock is wrong.
         steps: number of steps before the faults end.
     """
@@ -43,6 +44,7 @@ class OffsetsProfile:
     checkpoint_interval: int
     is_listed: bool
     vandals: int
+    vandal_rest_ms: float
     wrong_clocks: float
     steps: int
 
@@ -53,7 +55,8 @@ class OffsetsProfile:
             f"versions_per_maintenance={self.versions_per_maintenance} "
             f"files_per_tier={self.files_per_tier} "
             f"checkpoint_interval={self.checkpoint_interval} is_listed={self.is_listed} "
-            f"vandals={self.vandals} wrong_clocks={self.wrong_clocks:g} steps={self.steps}"
+            f"vandals={self.vandals} vandal_rest_ms={self.vandal_rest_ms:g} "
+            f"wrong_clocks={self.wrong_clocks:g} steps={self.steps}"
         )
         names = (
             *("latency_ms", "pause", "crash", "failed", "lost_request", "lost_answer"),
@@ -85,4 +88,6 @@ def draw_offsets_profile(random: Random) -> OffsetsProfile:
         vandals=random.choice((0, 0, 1)),
         wrong_clocks=random.choice((0.0, 0.0, 0.5, 0.9)),
         steps=random.choice((400, 800, 1600)),
+        # Often: a name is freed within the request of a put, which follows a look at the log.
+        vandal_rest_ms=DELETE_DELAY_MS * random.choice((0.05, 0.2, 1.0)),
     )

@@ -78,7 +78,7 @@ class ForeignCleanup:
         """Work until the faults end."""
         world = self._world
         while not world.is_ending:
-            world.rest(DELETE_DELAY_MS)
+            world.rest(world.profile.vandal_rest_ms)
             try:
                 self._clean_up(world.store)
             except SparkLogError as error:

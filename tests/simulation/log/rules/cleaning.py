@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,10 +12,12 @@ import pyarrow as pa
 from spark_log.config import TopicConfig
 from spark_log.errors import AlreadyExistsError
 from spark_log.log import LocalLog, SegmentReader, SegmentWriter
-from spark_log.log.append.appender import Appender
+from spark_log.log.append.appender import Appender, PutOutcome
 from spark_log.log.append.merge_task import MergedSegment
 from spark_log.log.append.tail_merger import TailMerger
+from spark_log.log.append.unsettled_puts import UnsettledPuts
 from spark_log.log.clean.cleaner import PartitionCleaner
+from spark_log.log.directory.log_end import LogEnd
 from spark_log.log.directory.log_view import DirectoryListing, LogView
 from spark_log.log.directory.partition_directory import PartitionDirectory
 from spark_log.log.files.file_names import SegmentName, StartMarker
@@ -23,6 +25,8 @@ from spark_log.log.files.live_segments import LiveSegment
 from spark_log.log.producers.producer_state import ProducerState
 from spark_log.log.rewrite import merger
 from spark_log.log.rewrite.file_deletion import DeletableFiles, find_deletable
+from spark_log.log.rewrite.recent_batches import RecentBatch, RecentBatches, joined_batch
+from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.summary import SegmentSummary
 from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.snapshots import Snapshots
@@ -101,6 +105,60 @@ class _FreesItsOwnAtOnce(TailMerger):
     def on_merged(self, merged: Sequence[MergedSegment]) -> None:
         now_ms = self._clock.monotonic_ms()
         super().on_merged([replace(each, deletable_ms=now_ms) for each in merged])
+
+
+def _forgets_producers(
+    base_offset: int, start_offset: int, batches: Sequence[RecentBatch], most_records: int
+) -> tuple[tuple[BatchHeader, ...], pa.RecordBatch]:
+    """Takes the records of recent batches, and gives them a header without a producer."""
+    headers, records = joined_batch(base_offset, start_offset, batches, most_records)
+    joined = replace(
+        headers[0],
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        last_offset_delta=headers[-1].last_offset_delta,
+        max_timestamp_us=max(header.max_timestamp_us for header in headers),
+        record_count=records.num_rows,
+    )
+    return (replace(joined, crc32c=batch_crc32c(joined, records)),), records
+
+
+class _KeepsWhatLost(Appender):
+    """Keeps the records of a put that lost its race, as if they were in the log."""
+
+    def _try_put(self, segment: StagedSegment, end: LogEnd, puts: UnsettledPuts) -> PutOutcome:
+        outcome = super()._try_put(segment, end, puts)
+        if outcome is PutOutcome.LOST_RACE and segment.content is not None:
+            base_offset = end.log_end_offset
+            lost = RecentBatch(
+                base_offset + segment.record_count,
+                segment.size_bytes,
+                segment.compression,
+                segment.packed_headers,
+                segment.content,
+            )
+            self.derived.merger._recent.add(base_offset, lost)
+        return outcome
+
+
+class _TakesWhatItHas(RecentBatches):
+    """Leaves out the segments that it does not have."""
+
+    def take(self, segments: Iterable[tuple[int, int, int]]) -> list[RecentBatch] | None:
+        """Return the batches of those segments that are known; None if none is."""
+        found: list[RecentBatch] = []
+        for each in segments:
+            found += super().take([each]) or ()
+        return found or None
+
+
+class _MergesWhatItHas(TailMerger):
+    """Merges the segments that are in memory as if they were all of the run."""
+
+    def __init__(self, directory: PartitionDirectory, config: TopicConfig) -> None:
+        super().__init__(directory, config)
+        self._recent = _TakesWhatItHas()
 
 
 def _tail_merging(merger_class: type[TailMerger]) -> Variant:
@@ -197,6 +255,11 @@ CLEANING_RULES: dict[str, Variant] = {
     "only headers that follow each other are joined": Variant(
         patches=((merger, "joined_headers", _joins_all_headers),)
     ),
+    "a merge from memory keeps batch headers": Variant(
+        patches=((merger, "joined_batch", _forgets_producers),)
+    ),
+    "a merge from memory takes only segments that were put": appending(_KeepsWhatLost),
+    "a merge from memory has each of its segments": _tail_merging(_MergesWhatItHas),
     "a merge of a part of a wider merge is given up": Variant(merger=_MergesPartsOfWider),
     "an appender merges only by a recent listing": _tail_merging(_RemembersForEver),
     "an appender frees names after the delay": _tail_merging(_FreesItsOwnAtOnce),
