@@ -100,8 +100,11 @@ class JUnitSuite(Suite):
         command = self._command(classes, "run", str(chosen), properties=properties)
         for line in program_lines(command, time_limit_s=self.time_limit_s):
             if line.startswith('{"') and (result := _result(line)):
-                wanted.pop(result.test, None)
-                yield result
+                # An outcome of a class as a whole is that of all its tests that have none.
+                of_class = [each for each in wanted if each.startswith(f"{result.test}.")]
+                for test in of_class or [result.test]:
+                    wanted.pop(test, None)
+                    yield TestResult(test, result.outcome, result.reason)
         for test in wanted:
             yield TestResult(test, Outcome.FAILED, "the program of the tests has ended before it")
 

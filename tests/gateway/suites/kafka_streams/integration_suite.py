@@ -24,8 +24,12 @@ class KafkaStreamsTests(JUnitSuite):
     version = _KAFKA
     heap = "1g"
     not_applicable: ClassVar[Mapping[str, str]] = {
-        "FineGrainedAutoResetIntegrationTest.shouldResetByDuration": (
-            "It has a default of topics' configs in the brokers' properties."
+        **dict.fromkeys(
+            (
+                "FineGrainedAutoResetIntegrationTest.shouldResetByDuration",
+                "KStreamAggregationIntegrationTest.shouldCountUnlimitedWindows",
+            ),
+            "It has a default of topics' configs in the brokers' properties.",
         ),
         "PurgeRepartitionTopicIntegrationTest.shouldRestoreState": (
             "It sets internal.segment.bytes, a config for Kafka's own tests."
