@@ -61,5 +61,6 @@ from .schema import segment_schema as segment_schema
 from .schema import write_options as write_options
 from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes
+from .small_batch import MOST_SMALL_ROWS as MOST_SMALL_ROWS
 from .small_batch import SmallBatch as SmallBatch
 from .temporary_rows import TemporaryRows as TemporaryRows

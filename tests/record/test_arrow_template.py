@@ -6,9 +6,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyarrow import ipc
 
+from spark_log.producer.batch.record_arrays import record_batch
 from spark_log.record import (
     CHECK_KEY,
     METADATA_KEY,
+    MOST_SMALL_ROWS,
     RECORD_SCHEMA,
     SmallBatch,
     batch_crc32c,
@@ -50,6 +52,17 @@ any_rows = columns_of(st.none() | texts, st.none() | texts, headers)
 
 def batch_of(rows):
     return pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
+
+
+def flat_batch_of(rows):
+    """Rows without headers as a producer made an Arrow batch of them."""
+    flat = [(row["key"], row["value"], None, row["timestamp"] * 1_000) for row in rows]
+    return record_batch([field for each in flat for field in each])
+
+
+def small_of(rows):
+    columns = ([row[name] for row in rows] for name in ("key", "value", "timestamp"))
+    return SmallBatch.of_records(*columns)
 
 
 def written_by_arrow(append_id, value, check, records, compression):
@@ -99,6 +112,52 @@ class TestFill:
         count = records.num_rows
         fields = (count - 1, 3, 8, 5, 6, 7, 1, 9, count)
         assert content_crc32c(*fields, content=small.content) == batch_crc32c(header, records)
+
+
+class TestOfRecords:
+    @settings(deadline=None)
+    @given(rows=taken, compression=st.sampled_from(["none", "lz4", "zstd"]))
+    @example(rows=[{"key": None, "value": None, "timestamp": 1}] * 9, compression="none")
+    @example(rows=[{"key": b"", "value": b"", "timestamp": 1}] * 9, compression="zstd")
+    def test_the_bytes_are_those_of_an_arrow_batch_of_them(self, rows, compression):
+        small, records = small_of(rows), flat_batch_of(rows)
+        assert small is not None
+        assert small == SmallBatch.of(records)
+        assert small.records().equals(records)
+        append_id, value, check = new_append_id(), b"v" * 72, b"c" * 8
+        by_arrow = written_by_arrow(append_id, value, check, records, compression)
+        template = file_template(TOPIC_ID, 7)
+        assert template.fill(append_id, value, check, small, compression) == by_arrow
+        assert written_by_arrow(append_id, value, check, small.records(), compression) == by_arrow
+
+    @settings(deadline=None)
+    @given(taken)
+    def test_the_timestamps_are_those_of_the_records(self, rows):
+        small, times_us = small_of(rows), [row["timestamp"] for row in rows]
+        assert small is not None
+        assert small.times_us().tolist() == times_us
+        assert small.time_range_us() == (times_us[0], min(times_us), max(times_us))
+
+    @pytest.mark.parametrize(
+        "rows",
+        [
+            [{"key": b"k", "value": None, "timestamp": 1}, {"key": None, "value": None}],
+            [{"key": None, "value": b"v", "timestamp": 1}, {"key": None, "value": None}],
+            [{"key": None, "value": b"v" * COLUMN_SUMS_BYTES}],
+            [{"key": b"k" * 8_192, "value": b"v" * 8_192}],
+            [{"key": None, "value": None}] * (MOST_SMALL_ROWS + 1),
+        ],
+        ids=["some keys", "some values", "large", "both large", "many"],
+    )
+    def test_others_are_left_to_arrow(self, rows):
+        assert small_of([{"timestamp": 1, **row} for row in rows]) is None
+
+    @pytest.mark.parametrize("value_bytes", range(200, 400, 20))
+    def test_a_batch_that_is_taken_is_small_in_arrow_too(self, value_bytes):
+        """Otherwise it would have column sums there, and its file other bytes."""
+        for count in (1, 8, 9, 64, 65, MOST_SMALL_ROWS):
+            rows = [{"key": b"k", "value": b"v" * value_bytes, "timestamp": 1}] * count
+            assert small_of(rows) in (None, SmallBatch.of(flat_batch_of(rows)))
 
 
 class TestIsNotTaken:

@@ -31,6 +31,7 @@ from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
 from spark_log.producer.batch import InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
 from spark_log.producer.send.metadata_lookup import MetadataLookup
+from spark_log.record import SmallBatch
 from spark_log.storage import TRANSIENT_ERRNOS
 from spark_log.threads import MergeThread
 
@@ -239,7 +240,10 @@ class PartitionAppender:
         try:
             for batch in batches:
                 try:
-                    header = writer.write(batch.records)
+                    if isinstance(batch.records, SmallBatch):
+                        header = writer.write_small(batch.records)
+                    else:
+                        header = writer.write(batch.records)
                 except InvalidRecordError as error:
                     # If it may be in the log, an earlier attempt has validated all its records.
                     validator = LogValidator(log.config, log.clock)
