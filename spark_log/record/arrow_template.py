@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,6 @@ _I64: Final = struct.Struct("<q")
 _METADATA_BYTES: Final = struct.Struct("<i")
 _NODES: Final = struct.Struct(f"<{2 * NODES}q")
 _BUFFERS: Final = struct.Struct(f"<{2 * BUFFERS}q")
-_PADDING: Final = tuple(b"\0" * (-length % 8) for length in range(8))
 
 
 class FileTemplate:
@@ -101,32 +101,52 @@ class _MessageTemplate:
 
     def fill(self, value: bytes, check: bytes, batch: SmallBatch) -> tuple[bytearray, bytes]:
         """Return the message and the body of a record batch."""
-        places: list[int] = []
-        pieces: list[bytes] = []
-        position = 0
-        for data in batch.buffers:
-            length = len(data)
-            if length and self._codec is not None:
-                data = _I64.pack(length) + self._codec.compress(data, asbytes=True)  # noqa: PLW2901
-                length = len(data)
-            places += (position, length)
-            if length:
-                padding = _PADDING[length & 7]
-                pieces += (data, padding)
-                position += length + len(padding)
+        pieces = batch.buffers
+        if self._codec is not None:
+            pieces = [
+                _I64.pack(len(data)) + self._codec.compress(data, asbytes=True) if data else data
+                for data in pieces
+            ]
+        layout = _layout(tuple(map(len, pieces)))
         message, rows, nulls = bytearray(self._message), batch.rows, batch.nulls
         body_bytes, rows_at, nodes, buffers = self._fields
-        _I64.pack_into(message, body_bytes, position)
+        _I64.pack_into(message, body_bytes, layout.body_bytes)
         _I64.pack_into(message, rows_at, rows)
         _NODES.pack_into(
             message,
             nodes,
             *(rows, nulls[0], rows, nulls[1], rows, nulls[2], 0, 0, 0, 0, 0, 0, rows, 0),
         )
-        _BUFFERS.pack_into(message, buffers, *places)
+        message[buffers : buffers + _BUFFERS.size] = layout.places
         message[self._value : self._value + len(value)] = value
         message[self._check : self._check + len(check)] = check
-        return message, b"".join(pieces)
+        return message, b"".join(chain.from_iterable(zip(pieces, layout.paddings, strict=True)))
+
+
+class _Layout(NamedTuple):
+    """The places of a batch's buffers in its body.
+
+    Attributes:
+        places: position and length of each buffer, as the message has them.
+        paddings: the bytes behind each buffer.
+        body_bytes: length of the body.
+    """
+
+    places: bytes
+    paddings: tuple[bytes, ...]
+    body_bytes: int
+
+
+@lru_cache(maxsize=256)
+def _layout(lengths: tuple[int, ...]) -> _Layout:
+    """Return the places of buffers of these lengths; the next batch often has the same."""
+    places: list[int] = []
+    position = 0
+    for length in lengths:
+        places += (position, length)
+        position += length + (-length & 7)
+    paddings = tuple(bytes(-length & 7) for length in lengths)
+    return _Layout(_BUFFERS.pack(*places), paddings, position)
 
 
 @lru_cache(maxsize=1024)
