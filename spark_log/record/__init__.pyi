@@ -12,6 +12,8 @@ from .arrays import time_range_us as time_range_us
 from .arrays import times_us_of as times_us_of
 from .arrays import timestamp_array as timestamp_array
 from .arrow_ipc import Blocks as Blocks
+from .arrow_template import FileTemplate as FileTemplate
+from .arrow_template import SmallFile as SmallFile
 from .arrow_template import file_template as file_template
 from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check

@@ -9,13 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from google_crc32c import extend
 
 from spark_log.record.batch_check import COLUMN_SUMS_BYTES
+from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
 
 NODES: Final = 7
@@ -112,6 +114,25 @@ class SmallBatch(NamedTuple):
         return cls._of_columns(rows, made_keys, made_values, _no_headers(rows), times)
 
     @classmethod
+    def of_buffers(
+        cls, rows: int, nulls: tuple[int, int, int], buffers: Sequence[bytes]
+    ) -> SmallBatch | None:
+        """Return the batch that has these buffers; None if `of_records` makes no such batch.
+
+        Args:
+            rows: number of records, at least 1.
+            nulls: number of nulls in each of the columns key, value and headers.
+            buffers: the `BUFFERS` buffers.
+        """
+        keys, values = _checked(rows, nulls[0], buffers[:3]), _checked(rows, nulls[1], buffers[3:6])
+        headers, times = tuple(buffers[6:15]), buffers[16]
+        if keys is None or values is None or headers != _no_headers(rows):
+            return None
+        if nulls[2] != rows or buffers[15] or len(times) != 8 * rows:
+            return None
+        return cls._of_columns(rows, keys, values, headers, times)
+
+    @classmethod
     def _of_columns(
         cls, rows: int, keys: _Column, values: _Column, headers: tuple[bytes, ...], times: bytes
     ) -> SmallBatch:
@@ -126,6 +147,21 @@ class SmallBatch(NamedTuple):
         """Return the first, the smallest and the largest timestamp, as microseconds."""
         times_us = struct.unpack(f"<{self.rows}q", self.buffers[-1])
         return times_us[0], min(times_us), max(times_us)
+
+    def crc32c(self, header: BatchHeader) -> int:
+        """Return the checksum of the batch; the header's field ``crc32c`` is ignored."""
+        return int(extend(extend(0, header.checksummed_bytes()), self.content))
+
+    def texts(self, column: int) -> list[bytes | None]:
+        """Return the keys (column 0) or the values (column 1)."""
+        rows = self.rows
+        if self.nulls[column]:
+            return [None] * rows
+        offsets, data = self.buffers[3 * column + 1], self.buffers[3 * column + 2]
+        if rows == 1:
+            return [data]
+        ends = struct.unpack(f"<{rows + 1}i", offsets)
+        return [data[start:end] for start, end in pairwise(ends)]
 
     def times_us(self) -> np.ndarray:
         """Return the timestamps, int64 microseconds since the epoch."""
@@ -180,6 +216,19 @@ def _made(texts: Sequence[bytes | None], rows: int) -> _Column | None:
         return (bytes((rows + 7) // 8), bytes(4 * rows + 4), b"") if nulls == rows else None
     offsets = struct.pack(f"<{rows + 1}i", *accumulate(map(len, texts), initial=0))  # type: ignore[arg-type]
     return b"", offsets, b"".join(texts)  # type: ignore[arg-type]
+
+
+def _checked(rows: int, nulls: int, buffers: Sequence[bytes]) -> _Column | None:
+    """Return a column whose buffers fit each other; None if they do not."""
+    validity, offsets, data = buffers
+    if nulls:
+        is_right = tuple(buffers) == (bytes((rows + 7) // 8), bytes(4 * rows + 4), b"")
+    else:
+        is_right = not validity and len(offsets) == 4 * rows + 4
+        if is_right:
+            ends = struct.unpack(f"<{rows + 1}i", offsets)
+            is_right = ends[0] == 0 and ends[-1] == len(data) and list(ends) == sorted(ends)
+    return (validity, offsets, data) if is_right else None
 
 
 def _array(rows: int, nulls: int, buffers: Sequence[bytes]) -> pa.Array:
