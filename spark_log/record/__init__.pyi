@@ -38,6 +38,7 @@ from .checksum import batch_crc32c as batch_crc32c
 from .checksum import content_crc32c as content_crc32c
 from .control_record import ControlRecordType as ControlRecordType
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
+from .end_transaction_marker import marker_batch as marker_batch
 from .end_transaction_marker import marker_records as marker_records
 from .leader_change import LeaderChange as LeaderChange
 from .leader_change import leader_change_records as leader_change_records

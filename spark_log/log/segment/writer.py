@@ -39,6 +39,7 @@ from spark_log.record import (
     encode_headers,
     file_template,
     latest_timestamp_us,
+    marker_batch,
     marker_records,
     new_append_id,
     segment_schema,
@@ -236,12 +237,12 @@ class SegmentWriter:
         Raises:
             StorageFullError: no part of the segment will be visible.
         """
-        records = marker_records(markers, timestamp_us)
+        records = marker_batch(markers, timestamp_us) or marker_records(markers, timestamp_us)
         headers = [
             marker.header(row, self._leader_epoch, timestamp_us)
             for row, marker in enumerate(markers)
         ]
-        self._write(self._taken(records), headers, timestamp_us)
+        self._write(records, headers, timestamp_us)
         self._headers, self._markers = tuple(headers), tuple(markers)
 
     def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
