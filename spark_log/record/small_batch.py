@@ -7,7 +7,7 @@ arrays would take longer than to fill in the file.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
@@ -88,27 +88,27 @@ class SmallBatch(NamedTuple):
         cls,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        times_us: Sequence[int],
+        times_us: Iterable[int],
     ) -> SmallBatch | None:
         """Make the buffers of records without headers. They are those of `of` for these records.
 
         Args:
             keys: the key of each record, at least one.
             values: the value of each record.
-            times_us: the timestamp of each record, microseconds since the epoch.
+            times_us: the timestamp of each record, microseconds since the epoch. They are not
+                computed for records that are refused.
 
         Returns:
             None for records that may be too large, or have a column in which some rows are null and
             others are not.
         """
-        rows = len(times_us)
-        if rows > MOST_SMALL_ROWS:
+        rows = len(values)
+        most_bytes = COLUMN_SUMS_BYTES - 1 - _ROW_BYTES * rows
+        made_values = _made(values, rows, most_bytes)
+        if made_values is None:
             return None
-        made_keys, made_values = _made(keys, rows), _made(values, rows)
-        if made_keys is None or made_values is None:
-            return None
-        size_bytes = _ROW_BYTES * rows + len(made_keys[2]) + len(made_values[2])
-        if size_bytes >= COLUMN_SUMS_BYTES:
+        made_keys = _made(keys, rows, most_bytes - len(made_values[2]))
+        if made_keys is None:
             return None
         times = struct.pack(f"<{rows}q", *times_us)
         return cls._of_columns(rows, made_keys, made_values, _no_headers(rows), times)
@@ -209,13 +209,27 @@ def _no_headers(rows: int) -> tuple[bytes, ...]:
     return found
 
 
-def _made(texts: Sequence[bytes | None], rows: int) -> _Column | None:
-    """Return a column of byte strings; None if some of them are null and others are not."""
-    nulls = texts.count(None)
+def _made(texts: Sequence[bytes | None], rows: int, most_bytes: int) -> _Column | None:
+    """Return a column of byte strings.
+
+    Args:
+        texts: the byte strings.
+        rows: number of them.
+        most_bytes: maximum length of all of them; negative if there are too many rows already.
+
+    Returns:
+        None if they are longer, or if some of them are null and others are not.
+    """
+    nulls = texts.count(None) if most_bytes >= 0 else 0
+    if most_bytes < 0 or 0 < nulls < rows:
+        return None
     if nulls:
-        return (bytes((rows + 7) // 8), bytes(4 * rows + 4), b"") if nulls == rows else None
+        return bytes((rows + 7) // 8), bytes(4 * rows + 4), b""
+    data = b"".join(texts)  # type: ignore[arg-type]
+    if len(data) > most_bytes:
+        return None
     offsets = struct.pack(f"<{rows + 1}i", *accumulate(map(len, texts), initial=0))  # type: ignore[arg-type]
-    return b"", offsets, b"".join(texts)  # type: ignore[arg-type]
+    return b"", offsets, data
 
 
 def _checked(rows: int, nulls: int, buffers: Sequence[bytes]) -> _Column | None:

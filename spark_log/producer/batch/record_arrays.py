@@ -54,7 +54,7 @@ def small_batch(records: Sequence[Any]) -> SmallBatch | None:
     headers = records[2::RECORD_FIELDS]
     if headers.count(None) < len(headers):
         return None
-    times_us = [time_ns // 1000 for time_ns in records[3::RECORD_FIELDS]]
+    times_us = (time_ns // 1000 for time_ns in records[3::RECORD_FIELDS])
     return SmallBatch.of_records(records[0::RECORD_FIELDS], records[1::RECORD_FIELDS], times_us)
 
 
