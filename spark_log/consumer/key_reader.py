@@ -63,7 +63,7 @@ class KeyReader:
         if batch is None or not batch.records.column("value")[0].is_valid:
             return None
         tp = TopicPartition(topic, partition)
-        rows = BatchSlice(tp, batch, 0, 1, batch.end_offset, int(batch.records.nbytes))
+        rows = BatchSlice(tp, batch, 0, 1, batch.end_offset, batch.size_bytes)
         records, error = self._records.records(rows)
         if error is not None:
             raise error

@@ -113,11 +113,10 @@ class RecordFactory:
             and the error.
         """
         tp = rows.partition
-        # As fast as through numpy, and without importing pandas, which numpy conversion does.
-        keys, values = rows.column("key").to_pylist(), rows.column("value").to_pylist()
+        keys, values = rows.texts("key"), rows.texts("value")
         offsets = rows.offsets().tolist()
-        times_ms = _times_ms(rows).tolist()
-        headers = _headers(rows.column("headers"))
+        times_ms = (rows.times_us() // 1000).tolist()
+        headers = _headers(rows)
         made_keys, key_error = _deserialized(self._key_deserializer, tp.topic, keys)
         made_values, value_error = _deserialized(self._value_deserializer, tp.topic, values)
         records = list(
@@ -217,14 +216,12 @@ def _int32_scalar(value: int) -> pa.Scalar:
     return int_array([value], pa.int32())[0]
 
 
-def _times_ms(rows: BatchSlice) -> np.ndarray:
-    times_ms: np.ndarray = ints_of(rows.column("timestamp"), np.int64) // 1000
-    return times_ms
-
-
-def _headers(column: pa.Array) -> list[Headers]:
+def _headers(rows: BatchSlice) -> list[Headers]:
     """Return the headers of each row; `NO_HEADERS` for a row without headers."""
-    count = len(column)
+    count = rows.count
+    if rows.has_no_headers:
+        return [NO_HEADERS] * count
+    column = rows.column("headers")
     if column.null_count == count:
         return [NO_HEADERS] * count
     pairs = column.flatten()  # leaves out values of null rows and of other slices

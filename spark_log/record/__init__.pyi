@@ -12,6 +12,8 @@ from .arrays import time_range_us as time_range_us
 from .arrays import times_us_of as times_us_of
 from .arrays import timestamp_array as timestamp_array
 from .arrow_ipc import Blocks as Blocks
+from .arrow_template import FileTemplate as FileTemplate
+from .arrow_template import SmallFile as SmallFile
 from .arrow_template import file_template as file_template
 from .batch_check import CHECK_KEY as CHECK_KEY
 from .batch_check import decode_check as decode_check
@@ -36,6 +38,7 @@ from .checksum import batch_crc32c as batch_crc32c
 from .checksum import content_crc32c as content_crc32c
 from .control_record import ControlRecordType as ControlRecordType
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
+from .end_transaction_marker import marker_batch as marker_batch
 from .end_transaction_marker import marker_records as marker_records
 from .leader_change import LeaderChange as LeaderChange
 from .leader_change import leader_change_records as leader_change_records
@@ -61,5 +64,6 @@ from .schema import segment_schema as segment_schema
 from .schema import write_options as write_options
 from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes
+from .small_batch import MOST_SMALL_ROWS as MOST_SMALL_ROWS
 from .small_batch import SmallBatch as SmallBatch
 from .temporary_rows import TemporaryRows as TemporaryRows

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,8 @@ from pyarrow import ipc
 
 from spark_log.record import arrow_ipc
 from spark_log.record.arrays import binary_array, timestamp_array
-from spark_log.record.batch_check import CHECK_KEY
-from spark_log.record.batch_header import METADATA_KEY
+from spark_log.record.batch_check import CHECK_KEY, COLUMN_SUMS_BYTES, encode_check
+from spark_log.record.batch_header import METADATA_KEY, BatchHeader, decode_headers
 from spark_log.record.schema import (
     APPEND_ID_CHARACTERS,
     HEADERS_TYPE,
@@ -26,18 +26,23 @@ from spark_log.record.schema import (
     segment_schema,
     write_options,
 )
-from spark_log.record.small_batch import BUFFERS, NODES, SmallBatch
+from spark_log.record.small_batch import BUFFERS, MOST_SMALL_ROWS, NODES, SmallBatch
 
 _MARK: Final = b"!"
 """A character that neither base64 nor a topic's id has. It stands for a text to be filled in."""
 
 _OTHER_MARK: Final = b"?"
 
+_VALUE_BYTES: Final = 72
+"""Length of the text of one batch header."""
+
+_CHECK_BYTES: Final = 8
+"""Length of the text of a check without column sums."""
+
 _I64: Final = struct.Struct("<q")
 _METADATA_BYTES: Final = struct.Struct("<i")
 _NODES: Final = struct.Struct(f"<{2 * NODES}q")
 _BUFFERS: Final = struct.Struct(f"<{2 * BUFFERS}q")
-_PADDING: Final = tuple(b"\0" * (-length % 8) for length in range(8))
 
 
 class FileTemplate:
@@ -72,12 +77,84 @@ class FileTemplate:
         """
         template = _message_template(compression, len(value), len(check))
         message, body = template.fill(value, check, batch)
+        head, foot = self._framing(append_id, len(message), len(body))
+        return b"".join((head, message, body, foot))
+
+    def read(self, file: bytes) -> SmallFile | None:
+        """Return the content of a file that this template made, or Arrow's writer in its place.
+
+        All of it is checked: the file differs from the template in the places to be filled in and
+        nowhere else, and these fit each other and their checksums.
+
+        Args:
+            file: the bytes of a file.
+
+        Returns:
+            None for any other file: it is compressed, it has several batches, it is not small, it
+            is of another partition, or it is damaged.
+        """
+        template = _message_template("none", _VALUE_BYTES, _CHECK_BYTES)
+        first, behind = len(self._head), len(self._head) + len(template.message)
+        body_bytes = len(file) - behind - len(self._foot)
+        if not 0 < body_bytes < COLUMN_SUMS_BYTES:
+            return None
+        append_id = file[self._head_id : self._head_id + APPEND_ID_CHARACTERS]
+        head, foot = self._framing(append_id, len(template.message), body_bytes)
+        body_end = behind + body_bytes
+        if not file.startswith(head) or not file.endswith(foot):
+            return None
+        found = template.read(file[first:behind], file[behind:body_end])
+        if found is None:
+            return None
+        value, check, batch = found
+        header = _header_of(value, batch) if check == encode_check(append_id, value, None) else None
+        return None if header is None else SmallFile(append_id, header, batch, first, body_bytes)
+
+    def _framing(
+        self, append_id: bytes, message_bytes: int, body_bytes: int
+    ) -> tuple[bytearray, bytearray]:
+        """Return the bytes before and behind a record batch."""
         head, foot = bytearray(self._head), bytearray(self._foot)
         head[self._head_id : self._head_id + APPEND_ID_CHARACTERS] = append_id
         foot[self._foot_id : self._foot_id + APPEND_ID_CHARACTERS] = append_id
-        _METADATA_BYTES.pack_into(foot, self._block + 8, len(message))
-        _I64.pack_into(foot, self._block + 16, len(body))
-        return b"".join((head, message, body, foot))
+        _METADATA_BYTES.pack_into(foot, self._block + 8, message_bytes)
+        _I64.pack_into(foot, self._block + 16, body_bytes)
+        return head, foot
+
+
+def _header_of(value: bytes, batch: SmallBatch) -> BatchHeader | None:
+    """Return the header of a batch; None if it is not this batch's.
+
+    Args:
+        value: the text under `METADATA_KEY`.
+        batch: the records.
+    """
+    try:
+        (header,) = decode_headers(value)
+    except ValueError:
+        return None
+    last = header.base_offset_delta, header.last_offset_delta, header.record_count
+    if last != (0, batch.rows - 1, batch.rows) or batch.crc32c(header) != header.crc32c:
+        return None
+    return header
+
+
+class SmallFile(NamedTuple):
+    """The content of a file with one small batch that is not compressed.
+
+    Attributes:
+        append_id: the segment's append id.
+        header: the batch header.
+        batch: the records, which have the header's checksum.
+        position: byte position of the Arrow batch.
+        body_bytes: stored size of the records.
+    """
+
+    append_id: bytes
+    header: BatchHeader
+    batch: SmallBatch
+    position: int
+    body_bytes: int
 
 
 class _MessageTemplate:
@@ -94,39 +171,83 @@ class _MessageTemplate:
         value, check = _MARK * value_bytes, _OTHER_MARK * check_bytes
         schema = segment_schema("", 0, append_id=b"")
         file, block, _ = _written(schema, value, check, compression)
-        self._message = file[block.position : block.position + block.metadata_bytes]
-        self._fields = arrow_ipc.batch_fields(memoryview(self._message))
-        self._value, self._check = self._message.index(value), self._message.index(check)
+        self.message = file[block.position : block.position + block.metadata_bytes]
+        self._fields = arrow_ipc.batch_fields(memoryview(self.message))
+        self._value, self._check = self.message.index(value), self.message.index(check)
+        self._value_bytes, self._check_bytes = value_bytes, check_bytes
         self._codec = None if compression == "none" else pa.Codec(compression)
 
     def fill(self, value: bytes, check: bytes, batch: SmallBatch) -> tuple[bytearray, bytes]:
         """Return the message and the body of a record batch."""
-        places: list[int] = []
-        pieces: list[bytes] = []
-        position = 0
-        for data in batch.buffers:
-            length = len(data)
-            if length and self._codec is not None:
-                data = _I64.pack(length) + self._codec.compress(data, asbytes=True)  # noqa: PLW2901
-                length = len(data)
-            places += (position, length)
-            if length:
-                padding = _PADDING[length & 7]
-                pieces += (data, padding)
-                position += length + len(padding)
-        message, rows, nulls = bytearray(self._message), batch.rows, batch.nulls
+        pieces = batch.buffers
+        if self._codec is not None:
+            pieces = [
+                _I64.pack(len(data)) + self._codec.compress(data, asbytes=True) if data else data
+                for data in pieces
+            ]
+        layout = _layout(tuple(map(len, pieces)))
+        message, rows, nulls = bytearray(self.message), batch.rows, batch.nulls
         body_bytes, rows_at, nodes, buffers = self._fields
-        _I64.pack_into(message, body_bytes, position)
+        _I64.pack_into(message, body_bytes, layout.body.size)
         _I64.pack_into(message, rows_at, rows)
         _NODES.pack_into(
             message,
             nodes,
             *(rows, nulls[0], rows, nulls[1], rows, nulls[2], 0, 0, 0, 0, 0, 0, rows, 0),
         )
-        _BUFFERS.pack_into(message, buffers, *places)
+        message[buffers : buffers + _BUFFERS.size] = layout.places
         message[self._value : self._value + len(value)] = value
         message[self._check : self._check + len(check)] = check
-        return message, b"".join(pieces)
+        return message, layout.body.pack(*pieces)
+
+    def read(self, message: bytes, body: bytes) -> tuple[bytes, bytes, SmallBatch] | None:
+        """Return what was filled into a message, and the batch; None if it is another message.
+
+        Args:
+            message: a message as long as this one.
+            body: the bytes behind it, not compressed.
+        """
+        _, rows_at, nodes, buffers = self._fields
+        (rows,) = _I64.unpack_from(message, rows_at)
+        keys, values = message[nodes + 8 : nodes + 16], message[nodes + 24 : nodes + 32]
+        nulls = (rows if any(keys) else 0, rows if any(values) else 0, rows)
+        lengths = _BUFFERS.unpack_from(message, buffers)[1::2]
+        if min(lengths) < 0 or max(lengths) > len(body) or not 0 < rows <= MOST_SMALL_ROWS:
+            return None
+        layout = _layout(lengths)
+        if layout.body.size != len(body):
+            return None
+        batch = SmallBatch.of_buffers(rows, nulls, layout.body.unpack(body))
+        value = message[self._value : self._value + self._value_bytes]
+        check = message[self._check : self._check + self._check_bytes]
+        if batch is None:
+            return None
+        filled, filled_body = self.fill(value, check, batch)
+        return (value, check, batch) if filled_body == body and bytes(filled) == message else None
+
+
+class _Layout(NamedTuple):
+    """The places of a batch's buffers in its body.
+
+    Attributes:
+        places: position and length of each buffer, as the message has them.
+        body: the body, each buffer with its padding.
+    """
+
+    places: bytes
+    body: struct.Struct
+
+
+@lru_cache(maxsize=256)
+def _layout(lengths: tuple[int, ...]) -> _Layout:
+    """Return the places of buffers of these lengths; the next batch often has the same."""
+    places: list[int] = []
+    position = 0
+    for length in lengths:
+        places += (position, length)
+        position += length + (-length & 7)
+    body = struct.Struct("".join(f"{length}s{-length & 7}x" for length in lengths))
+    return _Layout(_BUFFERS.pack(*places), body)
 
 
 @lru_cache(maxsize=1024)

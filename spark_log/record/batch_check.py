@@ -32,18 +32,20 @@ COLUMN_SUMS_BYTES: Final = 16_384
 _SUM: Final = struct.Struct("<I")
 
 
-def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch) -> bytes:
+def encode_check(append_id: bytes, headers: bytes, records: pa.RecordBatch | None) -> bytes:
     """Return the value under `CHECK_KEY` for an Arrow batch.
 
     Args:
         append_id: the segment's append id.
         headers: the value under `METADATA_KEY`.
-        records: all rows, with the columns of the file.
+        records: all rows, with the columns of the file; None for a `SmallBatch`.
     """
     sums = b""
-    has_offsets = records.num_columns > len(RECORD_SCHEMA)
     # `nbytes` would take as long as the sums of a small batch. For a slice this size is too large.
-    if has_offsets or records.get_total_buffer_size() >= COLUMN_SUMS_BYTES:
+    if records is not None and (
+        records.num_columns > len(RECORD_SCHEMA)
+        or records.get_total_buffer_size() >= COLUMN_SUMS_BYTES
+    ):
         sums = b"".join(_SUM.pack(array_crc32c(column)) for column in records.columns)
     packed = _SUM.pack(_header_sum(append_id, headers, sums)) + sums
     return binascii.b2a_base64(packed, newline=False)

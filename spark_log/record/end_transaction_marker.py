@@ -16,6 +16,7 @@ from spark_log.record.checksum import content_crc32c
 from spark_log.record.control_record import MARKER_VALUE, ControlRecordType
 from spark_log.record.producer_append import MAX_PRODUCER_EPOCH
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA
+from spark_log.record.small_batch import SmallBatch
 
 _COLUMN: Final = struct.Struct("<x2i")
 """A column of one byte string in a checksum (`record.checksum`): no nulls, then two offsets."""
@@ -105,6 +106,12 @@ def marker_records(markers: Sequence[EndTransactionMarker], timestamp_us: int) -
         timestamp_array(np.full(count, timestamp_us, np.int64)),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+
+
+def marker_batch(markers: Sequence[EndTransactionMarker], timestamp_us: int) -> SmallBatch | None:
+    """Return the buffers of `marker_records`; None if they are too many for a small batch."""
+    keys = [marker.type.key for marker in markers]
+    return SmallBatch.of_records(keys, [MARKER_VALUE] * len(keys), [timestamp_us] * len(keys))
 
 
 def _column(value: bytes) -> bytes:

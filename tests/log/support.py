@@ -11,10 +11,12 @@ from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, MergeExecutor, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import SegmentName, StartMarker
+from spark_log.record.arrow_template import file_template
 from spark_log.record.batch_header import METADATA_KEY, encode_headers
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.schema import OFFSET_DELTA_FIELD, segment_schema
 from spark_log.storage import Store
+from spark_log.storage.memory import MemoryStore
 from spark_log.util.clock import SYSTEM_CLOCK, ManualClock
 from spark_log.util.suppressed import IN_PROCESS
 from tests.record.samples import header_of, record_batch, rows_of
@@ -86,7 +88,9 @@ def segment_writer(store, **settings):
 
 
 def segment_reader(store, name=SegmentName(0)):  # noqa: B008 - frozen
-    return SegmentReader(store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0)
+    is_small = isinstance(store, TemplateStore) and name.last_offset is None
+    template = file_template(TOPIC_ID, 0) if is_small else None
+    return SegmentReader(store, DIRECTORY, name, topic_id=TOPIC_ID, partition=0, template=template)
 
 
 def put_segment(store, batches, name=SegmentName(0), *, indexes=True, **settings):  # noqa: B008
@@ -234,6 +238,10 @@ def put_bytes(store, data, name=SegmentName(0)):  # noqa: B008
 
 
 # --- stores that fail ----------------------------------------------------------------------------
+
+
+class TemplateStore(MemoryStore):
+    """A store in memory whose small segments `segment_reader` reads by a template."""
 
 
 class HookedStore(Store):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log import LogBatch
-from spark_log.record import OFFSET_DELTA_FIELD, ints_of
+from spark_log.record import OFFSET_DELTA_FIELD, SmallBatch, ints_of
 from spark_log.types import TopicPartition
+
+_TEXTS: Final = ("key", "value")
 
 _BATCH_BYTES: Final = 1_024
 """Approximate memory of a batch without its records."""
@@ -55,7 +58,7 @@ class CompletedFetch:
         self.next_offset = next_offset
         self.size_bytes = self.memory_bytes = 0
         if batch is not None:
-            self.size_bytes = int(batch.records.nbytes)
+            self.size_bytes = batch.size_bytes
             before = None if previous is None else previous.batch
             is_same = before and before.segment_base_offset == batch.segment_base_offset
             self.memory_bytes = self.size_bytes + _BATCH_BYTES + (0 if is_same else _SEGMENT_BYTES)
@@ -64,14 +67,14 @@ class CompletedFetch:
     @property
     def rows_left(self) -> int:
         """Number of rows that were not handed out yet."""
-        return 0 if self.batch is None else int(self.batch.records.num_rows) - self._row
+        return 0 if self.batch is None else self.batch.num_rows - self._row
 
     def take(self, max_rows: int) -> BatchSlice:
         """Hand out the next ``max_rows`` rows, or all rows that are left if they are fewer."""
         assert self.batch is not None
         start, count = self._row, min(max_rows, self.rows_left)
         self._row += count
-        size_bytes = self.size_bytes * count // int(self.batch.records.num_rows)
+        size_bytes = self.size_bytes * count // self.batch.num_rows
         return BatchSlice(self.partition, self.batch, start, count, self.next_offset, size_bytes)
 
 
@@ -103,17 +106,38 @@ class BatchSlice:
         self.start = start
         self.count = count
         self.size_bytes = size_bytes
-        is_last = start + count == batch.records.num_rows
+        is_last = start + count == batch.num_rows
         self.next_offset = next_batch_offset if is_last else int(self.offsets()[-1]) + 1
 
     def column(self, name: str) -> pa.Array:
         """Return one column of the log's schema, without copying."""
         return self.batch.records.column(name).slice(self.start, self.count)
 
+    def texts(self, name: str) -> Sequence[bytes | None]:
+        """Return the bytes of each row in the column ``key`` or ``value``."""
+        content = self.batch.content
+        if isinstance(content, SmallBatch):
+            return content.texts(_TEXTS.index(name))[self.start : self.start + self.count]
+        # As fast as through numpy, and without importing pandas, which numpy conversion does.
+        found: list[bytes | None] = self.column(name).to_pylist()
+        return found
+
+    def times_us(self) -> np.ndarray:
+        """Return the timestamp of each row, int64 microseconds since the epoch."""
+        content = self.batch.content
+        if isinstance(content, SmallBatch):
+            return content.times_us()[self.start : self.start + self.count]
+        return ints_of(self.column("timestamp"), np.int64)
+
+    @property
+    def has_no_headers(self) -> bool:
+        """Whether it is known that no row has headers."""
+        return isinstance(self.batch.content, SmallBatch)
+
     def offsets(self) -> np.ndarray:
         """Return the offset of each row, int64."""
         batch = self.batch
-        if OFFSET_DELTA_FIELD.name in batch.records.schema.names:
+        if batch.has_gaps:
             offsets: np.ndarray = ints_of(self.column(OFFSET_DELTA_FIELD.name), np.int32).astype(
                 np.int64
             )

@@ -27,12 +27,15 @@ from spark_log.log.files import (
     decode_leader_epoch,
     live_log,
 )
-from spark_log.log.segment import SegmentReader
-from spark_log.record import NO_LEADER_EPOCH
+from spark_log.log.segment import MOST_SMALL_FILE_BYTES, SegmentReader
+from spark_log.record import NO_LEADER_EPOCH, file_template
 from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
 _log = logging.getLogger(__name__)
+
+_FEW_SMALL_FILES = 4
+"""Number of small segments that are opened without a template: making it takes as long as that."""
 
 _MAX_MISSES = 5
 """Number of failed reads of a listed file after which its storage counts as failed."""
@@ -95,6 +98,7 @@ class PartitionDirectory:
         self._reached_offset = 0
         self._last_end: _SegmentEnd | None = None
         self._is_missing_checked = False
+        self._small_files = 0
         self._missed: tuple[str, float, int] | None = None
         """The path that was listed but not found, the monotonic time, and the times in a row."""
 
@@ -386,7 +390,9 @@ class PartitionDirectory:
             NotFoundError: the file does not exist.
             CorruptRecordError: the segment is damaged.
         """
-        return SegmentReader(
+        is_plain = name.last_offset is None and self.store.is_mapped
+        reads_many = is_plain and self._small_files >= _FEW_SMALL_FILES
+        reader = SegmentReader(
             self.store,
             self.path,
             name,
@@ -394,7 +400,11 @@ class PartitionDirectory:
             partition=self.partition,
             size_bytes=size_bytes,
             suppressed=self.suppressed,
+            template=file_template(self.topic_id, self.partition) if reads_many else None,
         )
+        if is_plain and not reads_many:
+            self._small_files += reader.size_bytes < MOST_SMALL_FILE_BYTES
+        return reader
 
     def open_listed(
         self, segment: LiveSegment, observed_ms: float, opened: SegmentReader | None = None

@@ -13,6 +13,7 @@ from .log_batch import LogBatch as LogBatch
 from .offset_index import OffsetIndex as OffsetIndex
 from .parquet import PAGE_DTYPE as PAGE_DTYPE
 from .parquet import ParquetSegmentWriter as ParquetSegmentWriter
+from .reader import MOST_SMALL_FILE_BYTES as MOST_SMALL_FILE_BYTES
 from .reader import SegmentReader as SegmentReader
 from .staged_copies import StagedCopies as StagedCopies
 from .staged_segment import StagedSegment as StagedSegment

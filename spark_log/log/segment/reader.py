@@ -11,7 +11,7 @@ need.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,8 @@ from spark_log.log.segment.file import (
     ColumnStatistics,
     LeftOutColumns,
     RowStatistics,
+    SegmentFile,
+    mapped_segment_file,
     open_segment_file,
 )
 from spark_log.log.segment.log_batch import IsAborted, LogBatch, cut_batches
@@ -33,12 +35,18 @@ from spark_log.record import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
     BatchHeader,
+    FileTemplate,
+    SmallBatch,
+    SmallFile,
     arrow_ipc,
     latest_timestamp_us,
     times_us_of,
 )
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy, one_line
+
+MOST_SMALL_FILE_BYTES = 20_480
+"""Size of a file from which on it has no small batch: the batch has less than 16 KiB."""
 
 _READER_BYTES = 4_096
 """Approximate memory of an open segment, without its content."""
@@ -67,6 +75,7 @@ class SegmentReader:
         partition: int,
         size_bytes: int | None = None,
         suppressed: SuppressedErrors = IN_PROCESS,
+        template: FileTemplate | None = None,
     ) -> None:
         """Open a segment.
 
@@ -78,6 +87,8 @@ class SegmentReader:
             partition: number of the partition; the file must have the same.
             size_bytes: the file's size in a listing, checked against the footer; None if not known.
             suppressed: counter of errors of the indexes, which fail no read.
+            template: the template of small files of this partition, for a plain segment on a mapped
+                store. A file that it reads is not opened by Arrow, unless a method needs that.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -86,25 +97,55 @@ class SegmentReader:
         """
         self._name = name
         self.path = f"{directory}/{name.file_name}"
+        self._store, self._directory, self._suppressed = store, directory, suppressed
+        self._size_bytes = size_bytes
+        self._buffer: pa.Buffer | None = None
+        self._small: SmallFile | None = None
+        if template is not None:
+            self._buffer = store.open_buffer(self.path)
+            if self._buffer.size < MOST_SMALL_FILE_BYTES:
+                self._small = template.read(self._buffer.to_pybytes())
+        if self._small is None:
+            self._check_identity(topic_id, partition)
+
+    @lazy
+    def _file(self) -> SegmentFile:
         try:
-            if name.is_parquet:
+            if self._buffer is not None:
+                return mapped_segment_file(self._store, self._buffer)
+            if self._name.is_parquet:
                 # Late: clients without tables start without it.
                 from spark_log.log.segment.parquet import open_parquet_file
 
-                self._file = open_parquet_file(store, self.path, name, size_bytes)
-            else:
-                self._file = open_segment_file(store, self.path, size_bytes)
+                return open_parquet_file(self._store, self.path, self._name, self._size_bytes)
+            return open_segment_file(self._store, self.path, self._size_bytes)
         except (ValueError, OSError, pa.ArrowException) as error:
-            kind = "a Parquet segment" if name.is_parquet else "a readable Arrow file"
+            kind = "a Parquet segment" if self._name.is_parquet else "a readable Arrow file"
             raise self._corrupt(f"it is not {kind}: {error}") from None
-        self._schema = self._file.schema
-        self._schema_metadata = self._schema.metadata or {}  # a new dictionary each time
-        self._blocks = self._file.blocks
+
+    @lazy
+    def _schema(self) -> pa.Schema:
+        return self._file.schema
+
+    @lazy
+    def _schema_metadata(self) -> Mapping[bytes, bytes]:
+        return self._schema.metadata or {}  # a new dictionary each time
+
+    @lazy
+    def _batches(self) -> ArrowBatches:
         append_id = self._schema_metadata.get(b"spark_log.append_id", b"")
-        self._batches = ArrowBatches(self._file, self.path, name, append_id)
-        self._check_identity(topic_id, partition)
-        self._pruning = BatchPruning(
-            store, directory, name, self._file, self._batches, self.append_id, suppressed
+        return ArrowBatches(self._file, self.path, self._name, append_id)
+
+    @lazy
+    def _pruning(self) -> BatchPruning:
+        return BatchPruning(
+            self._store,
+            self._directory,
+            self._name,
+            self._file,
+            self._batches,
+            self.append_id,
+            self._suppressed,
         )
 
     def __repr__(self) -> str:
@@ -118,12 +159,13 @@ class SegmentReader:
     @property
     def batch_count(self) -> int:
         """Number of Arrow batches in the file."""
-        return len(self._blocks)
+        return len(self._file.blocks) if self._small is None else 1
 
     @lazy
     def append_id(self) -> str:
         """Random id of this file, from its writer (docs/adr/0003)."""
-        return self._metadata("append_id")
+        small = self._small
+        return self._metadata("append_id") if small is None else small.append_id.decode()
 
     @property
     def compaction_id(self) -> str:
@@ -189,7 +231,7 @@ class SegmentReader:
     @property
     def has_gaps(self) -> bool:
         """Whether the file has the column ``offset_delta``, since some offsets are missing."""
-        return self._batches.has_deltas
+        return self._small is None and self._batches.has_deltas
 
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of the rows of a Parquet segment, from its footer."""
@@ -205,17 +247,19 @@ class SegmentReader:
     @property
     def size_bytes(self) -> int:
         """Size of the file."""
-        return self._file.size_bytes
+        return self._file.size_bytes if self._buffer is None else int(self._buffer.size)
 
     @property
     def memory_bytes(self) -> int:
         """Approximate memory that the reader holds. Pages of a mapped file do not count."""
+        if self._small is not None:
+            return _READER_BYTES + 2 * self.size_bytes
         return _READER_BYTES + self._file.memory_bytes
 
     @property
     def is_in_memory(self) -> bool:
         """Whether reading makes no request: the file is mapped, or was read whole on opening."""
-        return self._file.is_in_memory
+        return self._small is not None or self._file.is_in_memory
 
     @lazy
     def end_offset(self) -> int:
@@ -255,14 +299,16 @@ class SegmentReader:
 
     def block(self, ordinal: int) -> arrow_ipc.Block:
         """Return the position and size of the ``ordinal``-th Arrow batch."""
-        return self._blocks[ordinal]
+        return self._file.blocks[ordinal]
 
     def position(self, ordinal: int) -> int:
         """Return the byte position of the ``ordinal``-th Arrow batch's block."""
-        return int(self._blocks.positions[ordinal])
+        return int(self._file.blocks.positions[ordinal])
 
     def compression(self, ordinal: int) -> str:
         """Return the compression of the ``ordinal``-th Arrow batch: none, lz4 or zstd."""
+        if self._small is not None:
+            return "none"
         try:
             return self._file.compression(ordinal)
         except ValueError as error:
@@ -270,6 +316,8 @@ class SegmentReader:
 
     def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
+        if self._small is not None:
+            return (self._small.header,)
         return self._batches.headers(ordinal).headers
 
     @property
@@ -278,10 +326,13 @@ class SegmentReader:
 
         On an object store this may take one request.
         """
-        return self._batches.headers(0).are_checked
+        return self._small is not None or self._batches.headers(0).are_checked
 
     def all_headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
         """Yield position and headers of every Arrow batch; on an object store by few requests."""
+        if self._small is not None:
+            yield self._small.position, self.headers(0)
+            return
         for ordinal in self._file.messages_in_order(0):
             yield self.position(ordinal), self.headers(ordinal)
 
@@ -300,7 +351,7 @@ class SegmentReader:
 
     def in_order(self) -> Iterator[int]:
         """Yield all ordinals, to call `read_batch` of each; on an object store by few requests."""
-        return self._file.in_order(0)
+        return self._file.in_order(0) if self._small is None else iter((0,))
 
     def read_batch(
         self, ordinal: int, *, check_crcs: bool = True
@@ -312,6 +363,8 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch is damaged; has file and position.
         """
+        if self._small is not None:
+            return self.headers(ordinal), self._small.batch.records()
         names = RECORD_SCHEMA.names
         records = self._batches.decoder(names, check=check_crcs, each_batch=True)(ordinal)
         return self.headers(ordinal), records
@@ -372,7 +425,8 @@ class SegmentReader:
 
     def forget(self) -> None:
         """Release the memory of data that was read. It is read again if it is needed."""
-        self._file.forget()
+        if self._small is None:
+            self._file.forget()
 
     def check_follows(
         self, previous: BatchHeader | None, header: BatchHeader, ordinal: int
@@ -387,7 +441,8 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch begins at another offset.
         """
-        self._batches.check_follows(previous, header, ordinal)
+        if previous is not None:
+            self._batches.check_follows(previous, header, ordinal)
 
     def read(
         self,
@@ -422,6 +477,12 @@ class SegmentReader:
                 are valid.
             NotFoundError: the file is not mapped, and was deleted meanwhile.
         """
+        small = self._small
+        if small is not None and columns is None:  # it was checked when it was opened
+            yield from self._cut(
+                0, self.headers(0), small.batch, start_offset, end_offset, is_aborted
+            )
+            return
         wanted = list(RECORD_SCHEMA.names if columns is None else columns)
         records = self._batches.decoder(wanted, check=check_crcs)
         previous: BatchHeader | None = None
@@ -489,21 +550,26 @@ class SegmentReader:
         self,
         ordinal: int,
         headers: Sequence[BatchHeader],
-        records: pa.RecordBatch,
+        records: pa.RecordBatch | SmallBatch,
         start_offset: int,
         end_offset: int | None,
         is_aborted: IsAborted | None = None,
     ) -> Iterator[LogBatch]:
+        if isinstance(records, SmallBatch):
+            assert self._small is not None
+            stored_bytes = self._small.body_bytes
+        elif self._name.is_parquet:
+            # Compressed Parquet would let a fetch take ten times the memory that it may.
+            stored_bytes = records.nbytes
+        else:
+            stored_bytes = self._file.blocks[ordinal].body_bytes
         return cut_batches(
             headers,
             records,
             segment_base_offset=self.base_offset,
             start_offset=start_offset,
             end_offset=end_offset,
-            # Compressed Parquet would let a fetch take ten times the memory that it may.
-            stored_bytes=(
-                records.nbytes if self._name.is_parquet else self._blocks[ordinal].body_bytes
-            ),
+            stored_bytes=stored_bytes,
             is_aborted=is_aborted,
         )
 
@@ -522,10 +588,10 @@ class SegmentReader:
             raise self._corrupt(f"it belongs to topic id and partition {owner}, not to this one")
         if not self._schema.equals(_GAPPED_SCHEMA if self.has_gaps else RECORD_SCHEMA):
             raise self._corrupt("its columns are not a segment's")
-        if not self._blocks:
+        if not self._file.blocks:
             raise self._corrupt("it has no record batches")
-        name = metadata.get(b"spark_log.name")
-        if name is not None and name != self._name.stem.encode():
+        written = metadata.get(b"spark_log.name")
+        if written is not None and written != self._name.stem.encode():
             suffix = self._name.file_name.removeprefix(self._name.stem)
             name = f"{self._metadata('name')}{suffix}"
             raise self._corrupt(f"it was written as {name}, and has another name now")

@@ -109,8 +109,11 @@ class StagedSegment:
         """
         if self._headers:
             return self._headers
+        last = self.last_header
+        if not last.base_offset_delta and last.record_count == self.record_count:
+            return (last,)
         header = replace(
-            self.last_header,
+            last,
             base_offset_delta=0,
             last_offset_delta=self.record_count - 1,
             base_sequence=self.producer.base_sequence if self.producer else NO_SEQUENCE,

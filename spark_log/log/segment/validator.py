@@ -11,6 +11,7 @@ from spark_log.config import TopicConfig
 from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from spark_log.record import (
     BatchHeader,
+    SmallBatch,
     largest_above,
     time_range_us,
     times_us_of,
@@ -59,6 +60,20 @@ class LogValidator:
         self._check_timestamps(records)
         return records
 
+    def accepts_as_is(self, records: SmallBatch) -> bool:
+        """Return whether `validate` would certainly return the records as they are.
+
+        If not, only `validate` can tell what is wrong with which of them, or which of them to
+        change.
+        """
+        if self._sets_append_time or len(records.content) > self._config.max_message_bytes:
+            return False
+        if records.nulls[0] and "compact" in self._config.cleanup_policy:
+            return False
+        _, least_us, most_us = records.time_range_us()
+        earliest_us, latest_us = self._time_limits_us()
+        return earliest_us <= least_us and most_us <= latest_us
+
     def _check_keys(self, records: pa.RecordBatch) -> None:
         keys = records.column("key")
         if keys.null_count and "compact" in self._config.cleanup_policy:
@@ -82,9 +97,7 @@ class LogValidator:
             )
 
     def _check_timestamps(self, records: pa.RecordBatch) -> None:
-        now_us = self._clock.time_us()
-        earliest_us = now_us - self._config.message_timestamp_before_max_ms * 1000
-        latest_us = now_us + self._config.message_timestamp_after_max_ms * 1000
+        earliest_us, latest_us = self._time_limits_us()
         _, least_us, most_us = time_range_us(records)
         if earliest_us <= least_us and most_us <= latest_us:
             return
@@ -102,4 +115,12 @@ class LogValidator:
             f"{self._config.dotted()[key]} ms {which} now. Correct it, or change the topic's {key}",
             timestamp_us=found_us,
             record_indexes=indexes.tolist(),
+        )
+
+    def _time_limits_us(self) -> tuple[int, int]:
+        """Return the earliest and the latest timestamp that a record may have now."""
+        now_us, config = self._clock.time_us(), self._config
+        return (
+            now_us - config.message_timestamp_before_max_ms * 1000,
+            now_us + config.message_timestamp_after_max_ms * 1000,
         )

@@ -39,6 +39,7 @@ from spark_log.record import (
     encode_headers,
     file_template,
     latest_timestamp_us,
+    marker_batch,
     marker_records,
     new_append_id,
     segment_schema,
@@ -168,11 +169,28 @@ class SegmentWriter:
             records = self._validator.validate(records)
             attributes |= self._validator.attributes
         written = self._next_delta
-        small = None if written else self._taken(records)
-        header, least_us = self._header(
-            records, self._producer, written, written, attributes, small
-        )
-        self._write(records, [header], least_us, small)
+        batch = records if written else self._taken(records)
+        header, least_us = self._header(batch, self._producer, written, written, attributes)
+        self._write(batch, [header], least_us)
+        return header
+
+    def write_small(self, small: SmallBatch) -> BatchHeader:
+        """Write one small record batch, and return its header.
+
+        The bytes are those that `write` writes for `SmallBatch.records`.
+
+        Args:
+            small: the batch.
+
+        Raises:
+            SparkLogError: See `write`.
+        """
+        validator = self._validator
+        is_valid = validator is None or validator.accepts_as_is(small)
+        if not is_valid or not self._may_be_small or self._next_delta:
+            return self.write(small.records())
+        header, least_us = self._header(small, self._producer, 0, 0, 0)
+        self._write(small, [header], least_us)
         return header
 
     def write_batches(self, batches: Sequence[BatchAppend]) -> None:
@@ -191,20 +209,18 @@ class SegmentWriter:
         headers: list[BatchHeader] = []
         first, least_us, size_bytes, delta = 0, NO_TIMESTAMP, 0, 0
         for number, batch in enumerate(batches):
-            records, producer = batch.records, batch.producer
-            small = self._taken(records)
-            header, earliest_us = self._header(records, producer, delta, 0, attributes, small)
+            records, taken = batch.records, self._taken(batch.records)
+            header, earliest_us = self._header(taken, batch.producer, delta, 0, attributes)
             is_first = number == first
             least_us = earliest_us if is_first else min(least_us, earliest_us)
             headers.append(header)
             delta += records.num_rows
             size_bytes += records.nbytes
             if size_bytes >= _ARROW_BATCH_BYTES or number == len(batches) - 1:
-                joined = [each.records for each in batches[first : number + 1]]
-                whole = joined[0] if len(joined) == 1 else pa.concat_batches(joined)
-                if len(joined) > 1:
-                    small = self._taken(whole)
-                self._write(whole, headers[first:], least_us, small)
+                if number > first:
+                    joined = [each.records for each in batches[first : number + 1]]
+                    taken = self._taken(pa.concat_batches(joined))
+                self._write(taken, headers[first:], least_us)
                 first, size_bytes = number + 1, 0
         self._headers = tuple(headers)
         self._producers = tuple(batch.producer for batch in batches)
@@ -221,12 +237,12 @@ class SegmentWriter:
         Raises:
             StorageFullError: no part of the segment will be visible.
         """
-        records = marker_records(markers, timestamp_us)
+        records = marker_batch(markers, timestamp_us) or marker_records(markers, timestamp_us)
         headers = [
             marker.header(row, self._leader_epoch, timestamp_us)
             for row, marker in enumerate(markers)
         ]
-        self._write(records, headers, timestamp_us, self._taken(records))
+        self._write(records, headers, timestamp_us)
         self._headers, self._markers = tuple(headers), tuple(markers)
 
     def write_barrier(self, records: pa.RecordBatch, timestamp_us: int) -> None:
@@ -308,7 +324,7 @@ class SegmentWriter:
                 producer=self._producer,
                 producers=self._producers,
                 markers=self._markers,
-                content=None if self._small is None else self._small.content,
+                content=None if self._small is None else self._small.batch.content,
                 # A compacted segment may have no records:
                 min_timestamp_us=NO_TIMESTAMP if least_us is None else least_us,
                 max_timestamp_us=NO_TIMESTAMP if latest_us is None else latest_us,
@@ -324,9 +340,9 @@ class SegmentWriter:
         if self._copies is not None:
             self._copies.discard()
 
-    def _taken(self, records: pa.RecordBatch) -> SmallBatch | None:
-        """Return the buffers of records that a template takes; None for others."""
-        return SmallBatch.of(records) if self._may_be_small else None
+    def _taken(self, records: pa.RecordBatch) -> pa.RecordBatch | SmallBatch:
+        """Return the buffers of records that a template takes; other records as they are."""
+        return (SmallBatch.of(records) if self._may_be_small else None) or records
 
     def _arrow_file(self) -> _ArrowFile:
         """Return the staged file, which is made when it is needed."""
@@ -339,12 +355,11 @@ class SegmentWriter:
 
     def _header(
         self,
-        records: pa.RecordBatch,
+        records: pa.RecordBatch | SmallBatch,
         producer: ProducerAppend | None,
         base_delta: int,
         skipped: int,
         attributes: int,
-        small: SmallBatch | None,
     ) -> tuple[BatchHeader, int]:
         """Return the header of a record batch, and the least timestamp of its records.
 
@@ -354,9 +369,11 @@ class SegmentWriter:
             base_delta: the offset delta of the first record.
             skipped: number of records of this append before these ones.
             attributes: bits for the header.
-            small: the buffers of a small batch; None for another.
         """
-        rows, (first_us, least_us, latest_us) = records.num_rows, time_range_us(records)
+        if isinstance(records, SmallBatch):
+            rows, (first_us, least_us, latest_us) = records.rows, records.time_range_us()
+        else:
+            rows, (first_us, least_us, latest_us) = records.num_rows, time_range_us(records)
         producer_id, producer_epoch, sequence = NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE
         if producer is not None:
             producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
@@ -366,18 +383,17 @@ class SegmentWriter:
         # The fields before and behind the checksum: `replace` would take 400 opcodes more.
         before = base_delta, base_delta + rows - 1, self._leader_epoch, attributes
         behind = first_us, latest_us, producer_id, producer_epoch, sequence, rows
-        if small is None:
-            crc32c = batch_crc32c(BatchHeader(*before, 0, *behind), records)
+        if isinstance(records, SmallBatch):
+            crc32c = content_crc32c(rows - 1, *before[2:], *behind, content=records.content)
         else:
-            crc32c = content_crc32c(rows - 1, *before[2:], *behind, content=small.content)
+            crc32c = batch_crc32c(BatchHeader(*before, 0, *behind), records)
         return BatchHeader(*before, crc32c, *behind), least_us
 
     def _write(
         self,
-        records: pa.RecordBatch,
+        records: pa.RecordBatch | SmallBatch,
         headers: Sequence[BatchHeader],
         least_us: int | None,
-        small: SmallBatch | None = None,
     ) -> None:
         position = self.size_bytes
         last_delta = headers[-1].last_offset_delta
@@ -387,20 +403,23 @@ class SegmentWriter:
                 f"bytes. Append the other records as another segment"
             )
         value = encode_headers(headers)
-        check = encode_check(self._append_id, value, records)
-        if small is not None and not self._next_delta:
+        if isinstance(records, SmallBatch) and self._next_delta:
+            records = records.records()
+        if isinstance(records, SmallBatch):
+            check = encode_check(self._append_id, value, None)
             topic_id, partition, _, _ = self._identity
             data = file_template(topic_id, partition).fill(
-                self._append_id, value, check, small, self._compression
+                self._append_id, value, check, records, self._compression
             )
-            self._small = _SmallFile(data, small.content, records, value, check)
+            self._small = _SmallFile(data, records, value, check)
             self._indexes.add(0, headers)
         else:
+            check = encode_check(self._append_id, value, records)
             with self._errors:
                 file = self._arrow_file()
                 if self._small is not None:
-                    _, _, first, first_value, first_check = self._small
-                    file.write(first, first_value, first_check)
+                    _, first, first_value, first_check = self._small
+                    file.write(first.records(), first_value, first_check)
                     self._small = None
                 position = file.staged.size_bytes
                 self._indexes.add(position, headers)
@@ -424,8 +443,7 @@ class _SmallFile(NamedTuple):
     """The file of a segment with one small batch, and the batch, in case another one follows."""
 
     data: bytes
-    content: bytes
-    records: pa.RecordBatch
+    batch: SmallBatch
     value: bytes
     check: bytes
 

@@ -15,8 +15,8 @@ from spark_log.log import (
     LogValidator,
 )
 from spark_log.producer.batch.producer_batch import RECORD_FIELDS, ProducerBatch
-from spark_log.producer.batch.record_arrays import record_batch
-from spark_log.record import ProducerAppend, int_array, times_us_of
+from spark_log.producer.batch.record_arrays import record_batch, small_batch
+from spark_log.record import ProducerAppend, SmallBatch, int_array, times_us_of
 
 _ENCODED_BYTES: Final = 1_048_576
 """Approximate size of the Arrow record batches to which batches are concatenated."""
@@ -24,10 +24,21 @@ _ENCODED_BYTES: Final = 1_048_576
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """An Arrow record batch, and the producer's batches whose records it has, in this order."""
+    """The records of one batch of the log, and the producer's batches that they are of, in order.
 
-    records: pa.RecordBatch
+    Attributes:
+        records: an Arrow batch, or the buffers of few records.
+        batches: the producer's batches.
+    """
+
+    records: pa.RecordBatch | SmallBatch
     batches: tuple[ProducerBatch, ...]
+
+    def times_us(self) -> np.ndarray:
+        """Return the timestamps, int64 microseconds since the epoch."""
+        if isinstance(self.records, SmallBatch):
+            return self.records.times_us()
+        return times_us_of(self.records)
 
 
 class InFlightBatches:
@@ -75,7 +86,7 @@ class InFlightBatches:
             self._encoded = None
 
     def encoded(self) -> list[EncodedBatch]:
-        """Return the records as Arrow batches; empty if the topic accepts none of them."""
+        """Return the records as batches of the log; empty if the topic accepts none of them."""
         if self._encoded is None:
             groups = _grouped(self.batches)
             self._encoded = [each for group in groups if (each := _encode(group)) is not None]
@@ -134,7 +145,7 @@ class InFlightBatches:
         acknowledged = 0
         offset = 0 if info is None else info.base_offset
         for encoded, log_append_time_us in zip(self.encoded(), log_append_times_us, strict=True):
-            times_us = times_us_of(encoded.records)
+            times_us = encoded.times_us()
             if log_append_time_us is not None:
                 times_us = np.full(len(times_us), log_append_time_us)
             row = 0
@@ -166,13 +177,13 @@ def _grouped(batches: Iterable[ProducerBatch]) -> Iterable[list[ProducerBatch]]:
 
 
 def _encode(group: Sequence[ProducerBatch]) -> EncodedBatch | None:
-    if len(group) == 1:
+    if group[0].table is not None:
         records = _records_of(group[0])
         return None if records is None else EncodedBatch(records, tuple(group))
     flat: list[Any] = []
     for batch in group:
         flat += _accepted_records(batch)
-    return EncodedBatch(record_batch(flat), tuple(group)) if flat else None
+    return EncodedBatch(small_batch(flat) or record_batch(flat), tuple(group)) if flat else None
 
 
 def _records_of(batch: ProducerBatch) -> pa.RecordBatch | None:

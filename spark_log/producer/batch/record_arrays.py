@@ -12,7 +12,9 @@ from spark_log.errors import InvalidRecordError
 from spark_log.producer.batch.producer_batch import RECORD_FIELDS
 from spark_log.record import (
     HEADERS_TYPE,
+    MOST_SMALL_ROWS,
     RECORD_SCHEMA,
+    SmallBatch,
     binary_array,
     bools_of,
     ints_of,
@@ -39,6 +41,21 @@ def record_batch(records: Sequence[Any]) -> pa.RecordBatch:
         ],
         schema=RECORD_SCHEMA,
     )
+
+
+def small_batch(records: Sequence[Any]) -> SmallBatch | None:
+    """Return a flat list of few records as the buffers of one batch; None for other records.
+
+    Args:
+        records: key, value, headers and timestamp (nanoseconds) of each record, one after another.
+    """
+    if len(records) > MOST_SMALL_ROWS * RECORD_FIELDS:
+        return None
+    headers = records[2::RECORD_FIELDS]
+    if headers.count(None) < len(headers):
+        return None
+    times_us = (time_ns // 1000 for time_ns in records[3::RECORD_FIELDS])
+    return SmallBatch.of_records(records[0::RECORD_FIELDS], records[1::RECORD_FIELDS], times_us)
 
 
 def check_is_table(table: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from spark_log.cluster import Cluster
@@ -31,6 +31,7 @@ from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
 from spark_log.producer.batch import InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
 from spark_log.producer.send.metadata_lookup import MetadataLookup
+from spark_log.record import SmallBatch
 from spark_log.storage import TRANSIENT_ERRNOS
 from spark_log.threads import MergeThread
 
@@ -56,6 +57,10 @@ class AppendResult:
     log_append_times_us: tuple[int | None, ...]
     size_bytes: int
     image: MetadataImage | None = None
+
+
+_Appended = tuple[LogAppendInfo | None, tuple[int | None, ...], int]
+"""The first three fields of an `AppendResult`."""
 
 
 class PartitionAppender:
@@ -105,34 +110,33 @@ class PartitionAppender:
         log = queue.log or self._open(queue, began_ms)
         try:
             with self._merges_make_way():
-                appended = self._append(log, in_flight)
+                info, log_append_times_us, size_bytes = self._append(log, in_flight)
         except (SparkLogError, OSError) as error:
             if self._is_of_deleted_topic(queue, error):
                 if isinstance(error, LogTruncatedError):
                     self._remove_recreated_directory(queue)
                 raise TopicDeletedError from error
             raise
-        if appended.info is None:
-            return appended
+        if info is None:
+            return AppendResult(None, (), 0)
         image = self._check_topic(queue, log)
-        queue.on_appended(appended.info, in_flight.producer, began_ms)
+        queue.on_appended(info, in_flight.producer, began_ms)
         _log.debug(
             "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
             queue,
-            appended.info.base_offset,
-            appended.info.last_offset,
+            info.base_offset,
+            info.last_offset,
             self._cluster.clock.monotonic_ms() - began_ms,
             in_flight.attempts,
-            appended.size_bytes,
+            size_bytes,
             in_flight.producer,
         )
-        return replace(appended, image=image)
+        return AppendResult(info, log_append_times_us, size_bytes, image)
 
     def _check_topic(self, queue: PartitionQueue, log: PartitionLog) -> MetadataImage:
         """Check after an append that readers will find it, and return the metadata."""
         try:
-            self._cluster.store.check_root()
-            image = self._image_after_append(queue)
+            image = self._image_after_append(queue)  # where roots can be exchanged, it checks ours
         except (SparkLogError, OSError) as error:
             raise UnknownOutcomeError(
                 f"{queue}: appended, but it is not known whether the topic still exists: {error}"
@@ -194,7 +198,7 @@ class PartitionAppender:
         _log.debug("%s: opened the log %s", queue, log.directory)
         return log
 
-    def _append(self, log: PartitionLog, in_flight: InFlightBatches) -> AppendResult:
+    def _append(self, log: PartitionLog, in_flight: InFlightBatches) -> _Appended:
         """Append batches; if the leader's root fails, stage them at once on the next leader."""
         for _ in range(_MAX_STAGINGS - 1):
             try:
@@ -203,16 +207,16 @@ class PartitionAppender:
                 _log.debug("%s: staging failed, try the next leader: %s", log.directory, error)
         return self._stage_and_append(log, in_flight)
 
-    def _stage_and_append(self, log: PartitionLog, in_flight: InFlightBatches) -> AppendResult:
+    def _stage_and_append(self, log: PartitionLog, in_flight: InFlightBatches) -> _Appended:
         while True:
             staged, log_append_times_us = self._stage(log, in_flight)
             if staged is not None:
                 break
             if not in_flight.encoded():
-                return AppendResult(None, (), 0)
+                return None, (), 0
         try:
             info = log.append_segment(staged, acks=self._acks)
-            return AppendResult(info, log_append_times_us, staged.size_bytes)
+            return info, log_append_times_us, staged.size_bytes
         except SparkLogError:
             raise
         except Exception as error:  # a fault of the program, before the put or after it
@@ -235,7 +239,10 @@ class PartitionAppender:
         try:
             for batch in batches:
                 try:
-                    header = writer.write(batch.records)
+                    if isinstance(batch.records, SmallBatch):
+                        header = writer.write_small(batch.records)
+                    else:
+                        header = writer.write(batch.records)
                 except InvalidRecordError as error:
                     # If it may be in the log, an earlier attempt has validated all its records.
                     validator = LogValidator(log.config, log.clock)

@@ -23,6 +23,7 @@ from spark_log.datasource.read.record_filter import ANY, Bounds
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.errors import CorruptRecordError
 from spark_log.log.clean.compactor import compact
+from spark_log.log.directory import partition_directory
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.max_timestamp import offset_of_max_timestamp
 from spark_log.log.rewrite import merger
@@ -121,6 +122,15 @@ def plain(compression):
     return sample.pick(1)
 
 
+def small():
+    """A batch of which the file is read by a template."""
+    sample = Sample("small")
+    sample.append(keyed_rows(0, 1, 2, 3, 4))
+    sample.append(keyed_rows(4, 5, 6, 7, 8, 9, value=b"%d" + b"-" * 250))
+    sample.append(keyed_rows(9, 1, 2))
+    return sample.pick(1)
+
+
 def merged():
     """Appends of producers, so that headers are not joined, in several Arrow batches."""
     sample = Sample("merged")
@@ -194,6 +204,7 @@ def last():
 
 SAMPLES = {
     "plain": lambda: plain("none"),
+    "small": small,
     "lz4": lambda: plain("lz4"),
     "zstd": lambda: plain("zstd"),
     "last": last,
@@ -338,6 +349,8 @@ def main(name, step, progress, way="mapped"):
     sample = SAMPLES[name]()
     if way == "in ranges":
         in_ranges(sample)
+    if way == "by template":
+        vars(partition_directory).update(_FEW_SMALL_FILES=0)
     asked = questions(name)
     right = {}
     for each, ask in asked.items():

@@ -53,6 +53,7 @@ def test_a_bit_that_flips_anywhere_is_noticed_or_changes_nothing(tmp_path, sampl
         ("older", 11, "offsets"),
         ("with gaps", 997, "in ranges"),
         ("parquet", 997, "in ranges"),
+        ("small", 211, "by template"),
     ],
 )
 def test_in_what_tells_a_reader_where_records_are(tmp_path, sample, step, way):

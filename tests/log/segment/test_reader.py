@@ -1,5 +1,6 @@
 """A segment: its records are read from any offset and found by time."""
 
+import uuid
 from itertools import chain, pairwise
 
 import numpy as np
@@ -27,6 +28,7 @@ from tests.log.support import (
     TOPIC_ID,
     HookedStore,
     Part,
+    TemplateStore,
     file_names,
     put_bytes,
     put_segment,
@@ -48,9 +50,11 @@ from tests.record.samples import (
 BASE = 1_000_000
 
 
-@pytest.fixture(params=["local", "memory", "ranged"])
-def store(request):
-    """Stores: mapped from disk, mapped in memory, and read in ranges as an object store."""
+@pytest.fixture(params=["local", "memory", "ranged", "template"])
+def store(request, clock):
+    """Stores: mapped from disk, in memory, read in ranges as an object store, and by a template."""
+    if request.param == "template":
+        return TemplateStore(uuid.uuid4().hex, clock)
     if request.param == "ranged":
         return HookedStore(request.getfixturevalue("memory_store"), is_mapped=False)
     return request.getfixturevalue(f"{request.param}_store")

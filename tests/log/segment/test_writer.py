@@ -1,17 +1,23 @@
 """Rewrites: batches of several segments as one Arrow batch with unchanged headers."""
 
+import re
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
-from spark_log.errors import InvalidRecordError
+from spark_log.config import TopicConfig
+from spark_log.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.producers.producer_state import ProducerState
+from spark_log.log.segment import writer as writer_module
+from spark_log.log.segment.validator import LogValidator
+from spark_log.record import SmallBatch
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.checksum import batch_crc32c
 from spark_log.record.producer_append import ProducerAppend
 from spark_log.record.rebase import rebase_batches
+from spark_log.util.clock import ManualClock
 from tests.log.support import (
     DIRECTORY,
     Part,
@@ -23,6 +29,8 @@ from tests.log.support import (
     segment_writer,
 )
 from tests.record.samples import numbered, row
+
+NOW_US = 1_700_000_000_000_000
 
 
 def put(store, writer, name):
@@ -130,6 +138,63 @@ def test_a_batch_is_read_as_it_is_stored(memory_store):
     assert [header.record_count for header in headers] == [1, 2]
     assert records.column("offset_delta").to_pylist() == [3, 5, 6]
     assert records.column("value").to_pylist() == [b"a", b"b", b"c"]
+
+
+SMALL = SmallBatch.of_records([b"k", b""], [b"v", b"w"], [NOW_US, NOW_US + 5])
+
+
+class TestWriteSmall:
+    @pytest.fixture(autouse=True)
+    def _same_append_id(self, monkeypatch):
+        monkeypatch.setattr(writer_module, "new_append_id", lambda: b"i" * 22)
+
+    def written(self, store, *batches, **config):
+        """The files of batches, written as small ones and as Arrow batches."""
+        files = []
+        for is_small in (True, False):
+            validator = LogValidator(TopicConfig.parse(config), ManualClock(NOW_US))
+            producer = ProducerAppend(5, 1, 7)
+            writer = segment_writer(store, producer=producer, validator=validator)
+            headers = [
+                writer.write_small(each) if is_small else writer.write(each.records())
+                for each in batches
+            ]
+            segment = writer.finish()
+            files.append((headers, segment.load().to_pybytes(), segment.content))
+            segment.discard()
+        return files
+
+    def test_the_file_is_that_of_an_arrow_batch(self, memory_store):
+        small, by_arrow = self.written(memory_store, SMALL)
+        assert small == by_arrow
+        assert small[2] is not None
+
+    def test_the_second_batch_of_a_segment_follows_the_first(self, memory_store):
+        small, by_arrow = self.written(memory_store, SMALL, SMALL)
+        assert small == by_arrow
+
+    def test_a_topic_may_set_the_timestamps(self, memory_store):
+        small, by_arrow = self.written(memory_store, SMALL, message_timestamp_type="LogAppendTime")
+        assert small == by_arrow
+        assert small[0][0].max_timestamp_us == NOW_US
+
+    @pytest.mark.parametrize(
+        ("config", "error"),
+        [
+            ({"cleanup_policy": "compact"}, InvalidRecordError),
+            ({"max_message_bytes": 1}, RecordTooLargeError),
+            ({"message_timestamp_after_max_ms": 0}, InvalidTimestampError),
+        ],
+    )
+    def test_what_a_topic_does_not_accept_is_refused(self, memory_store, config, error):
+        keys = None if "cleanup_policy" in config else b"k"
+        small = SmallBatch.of_records([keys] * 2, [b"v", b"w"], [NOW_US, NOW_US + 5_000])
+        assert small is not None
+        with pytest.raises(error) as caught:
+            self.written(memory_store, small, **config)
+        validator = LogValidator(TopicConfig.parse(config), ManualClock(NOW_US))
+        with pytest.raises(error, match=re.escape(str(caught.value))):
+            validator.validate(small.records())
 
 
 class TestOneHeaderForAll:
