@@ -120,7 +120,8 @@ class PartitionDirectory:
             reached_offset = self._reached_offset
             if not reached_offset and self.existence_marker is not None:
                 reached_offset = int(self.existence_marker.exists(self.store))
-            if reached_offset:
+            # Another process may have made the directory and the marker between the two looks.
+            if reached_offset and self.store.is_gone(self.path):
                 raise self.truncated(0, reached_offset)
         self._is_missing_checked = True
 
