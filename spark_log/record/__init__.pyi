@@ -14,6 +14,7 @@ from .arrays import timestamp_array as timestamp_array
 from .arrow_ipc import Blocks as Blocks
 from .arrow_template import file_template as file_template
 from .batch_check import CHECK_KEY as CHECK_KEY
+from .batch_check import COLUMN_SUMS_BYTES as COLUMN_SUMS_BYTES
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
 from .batch_header import HEADER_DTYPE as HEADER_DTYPE

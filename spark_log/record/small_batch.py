@@ -84,6 +84,28 @@ class SmallBatch(NamedTuple):
         )
 
 
+def content_of(rows: int, nulls: tuple[int, int], buffers: Sequence[bytes]) -> bytes | None:
+    """Return the columns of a batch without headers, as they enter its checksum.
+
+    Args:
+        rows: number of records.
+        nulls: number of nulls in the columns key and value.
+        buffers: the `BUFFERS` buffers of the batch.
+
+    Returns:
+        None if the buffers do not fit the numbers.
+    """
+    key, value, times = buffers[:3], buffers[3:6], buffers[-1]
+    for count, (validity, starts, data) in zip(nulls, (key, value), strict=True):
+        if count != (rows if validity else 0) or len(starts) != 4 * rows + 4:
+            return None
+        if _I32.unpack_from(starts, 4 * rows) != (len(data),):
+            return None
+    if len(times) != 8 * rows or len(buffers[6]) != (rows + 7) // 8:
+        return None
+    return b"".join((_content(key), _content(value), _ALL_NULL, _NO_NULL, times))
+
+
 def _texts(array: pa.Array, rows: int) -> tuple[bytes, bytes, bytes] | None:
     """Return the validity bits, the offsets and the bytes of a binary array.
 
@@ -115,7 +137,7 @@ def _cut(buffer: pa.Buffer, length: int) -> bytes:
     return whole if len(whole) == length else whole[:length]
 
 
-def _content(column: tuple[bytes, bytes, bytes]) -> bytes:
+def _content(column: Sequence[bytes]) -> bytes:
     """Return a column as it enters the checksum of a batch."""
     validity, offsets, data = column
     return _ALL_NULL if validity else b"".join((_NO_NULL, offsets, data))

@@ -27,7 +27,7 @@ from spark_log.log.files import (
     decode_leader_epoch,
     live_log,
 )
-from spark_log.log.segment import SegmentReader
+from spark_log.log.segment import AppendedSegment, SegmentReader, read_small_segment
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
@@ -396,6 +396,26 @@ class PartitionDirectory:
             size_bytes=size_bytes,
             suppressed=self.suppressed,
         )
+
+    def open_appended(self, name: SegmentName, *, all_headers: bool) -> AppendedSegment:
+        """Read what an appender needs of a plain segment that another appender has put.
+
+        Args:
+            name: parsed file name.
+            all_headers: whether the headers of all batches are needed, not those of the last Arrow
+                batch alone.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            CorruptRecordError: the segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        if self.store.is_mapped:
+            file = self.store.open_buffer(self.file_path(name.file_name))
+            found = read_small_segment(file, name, self.topic_id, self.partition)
+            if found is not None:
+                return found
+        return AppendedSegment.of_reader(self.open(name), all_headers=all_headers)
 
     def open_listed(
         self, segment: LiveSegment, observed_ms: float, opened: SegmentReader | None = None

@@ -1,3 +1,5 @@
+from .appended_segment import AppendedSegment as AppendedSegment
+from .appended_segment import read_small_segment as read_small_segment
 from .batch_append import BatchAppend as BatchAppend
 from .batch_append import consecutive_batches as consecutive_batches
 from .fetched_records import FetchedRecords as FetchedRecords
