@@ -25,7 +25,7 @@ def test_the_highest_tier_is_merged_with_all_files():
 
 
 def test_no_file_is_taken_twice_while_earlier_ones_are_merged():
-    taken = []
+    taken: list[DataFile] = []
     for times in (1, 2, 3):
         found = plan([LARGE, *small(times * FILES_PER_TIER + times)])
         assert found is not None
