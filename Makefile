@@ -7,7 +7,7 @@ PYTHONS ?= 3.11 3.12 3.13
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-own-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -139,6 +139,9 @@ bench-gateway-connect: java venv ## Copy a file by Kafka Connect, at a gateway a
 
 bench-gateway-producers: java venv ## Measure delivery times of many producers, at both (needs Maven)
 	@$(BIN)/python -m benchmarks.gateway_producers $(ARGS)
+
+bench-own-producers: venv ## Measure delivery times of several producers, each a process of its own
+	@$(BIN)/python -m benchmarks.own_producers $(ARGS)
 
 bench-gateway-tools: java venv ## Measure with Kafka's own perf tools, at a gateway and at a real Kafka broker (needs Maven)
 	@$(BIN)/python -m benchmarks.gateway_tools $(ARGS)

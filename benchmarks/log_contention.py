@@ -5,18 +5,23 @@
 The peer is one process that appends alone. A process that loses the race for a base offset reads
 where the winner's segment ends and tries the next one. Measured: appends of all processes together,
 and the share of the slowest.
+
+Besides, one process appends by as many logs in turn, each of which finds the appends of the others:
+the processor time of an append does not depend on the machine's other work as times do.
 """
 
 import argparse
 import multiprocessing
 import time
 from multiprocessing.synchronize import Barrier
+from statistics import median
 
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, local_stores, open_log, records
 from spark_log.storage.local import LocalStore
 
 _PROCESSES = multiprocessing.get_context("spawn")
+_ROUNDS, _APPENDS = 25, 100
 
 
 def main() -> None:
@@ -37,6 +42,7 @@ def measure(options: argparse.Namespace) -> Report:
             done = contend(new_store(), processes, options.seconds, sync=options.sync)
             rates[processes] = [len(each) / options.seconds for each in done]
             latencies_ms[processes] = [value for each in done for value in each]
+        in_turn_us = {logs: in_turn(new_store(), logs) for logs in (1, options.processes)}
     all_together = sum(rates[options.processes])
     share = min(rates[options.processes]) / all_together
     many = f"{options.processes} processes"
@@ -50,9 +56,25 @@ def measure(options: argparse.Namespace) -> Report:
         ),
         Figure("one process alone, appends", sum(rates[1]), "/s"),
         Figure("all together / one alone", all_together / sum(rates[1])),
+        *(
+            Figure(f"{logs} logs in turn, processor time of an append", median(found_us), "µs")
+            for logs, found_us in in_turn_us.items()
+        ),
     ]
     notes = {"seconds": options.seconds, "synced": options.sync, "records an append": SMALL_BATCH}
     return Report("log_contention", figures, notes)
+
+
+def in_turn(store: LocalStore, logs: int) -> list[float]:
+    """Return the processor time of one append of each round, in microseconds; unsynced."""
+    opened = [open_log(store, flush_on_append=False) for _ in range(logs)]
+    batch, found_us = records(SMALL_BATCH), []
+    for _ in range(_ROUNDS):
+        began_s = time.process_time()
+        for number in range(_APPENDS):
+            opened[number % logs].append(batch)
+        found_us.append((time.process_time() - began_s) * 1e6 / _APPENDS)
+    return found_us
 
 
 def contend(store: LocalStore, processes: int, seconds: float, *, sync: bool) -> list[list[float]]:

@@ -2,20 +2,23 @@
 
 It is Delta's classic checkpoint, which every reader knows, with a row for each action. Files that
 were removed have no row: only VACUUM needs them. A checkpoint is derived data: a reader that finds
-none, or a damaged one, reads the versions. delta-rs writes those of the offsets table.
+none, or a damaged one, reads the versions.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import accumulate, islice
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_log.delta.files import DataFile
 from spark_log.delta.state import TableProtocol, TableState
+from spark_log.record import binary_array, bool_array, nullable_int_array
 from spark_log.storage import Store
 
 _ROW_GROUP_ROWS = 65_536
@@ -111,24 +114,65 @@ def _batches(state: TableState, protocol: TableProtocol) -> Iterator[pa.RecordBa
         yield _in_column("add", _adds(some))
 
 
-def _adds(files: Sequence[DataFile]) -> pa.StructArray:
-    columns = {
-        "path": [each.path for each in files],
-        "partitionValues": [list(each.partition_values.items()) for each in files],
-        "size": [each.size_bytes for each in files],
-        "modificationTime": [each.modified_ms for each in files],
-        "dataChange": [False] * len(files),
-        "stats": [each.stats() for each in files],
-        "tags": [list(each.tags.items()) if each.tags else None for each in files],
-    }
-    fields = list(_SCHEMA.field("add").type)
-    return pa.StructArray.from_arrays(
-        [pa.array(columns[field.name], field.type) for field in fields], fields=fields
-    )
+def _adds(files: Sequence[DataFile]) -> pa.Array:
+    rows = [
+        {
+            "path": each.path,
+            "partitionValues": list(each.partition_values.items()),
+            "size": each.size_bytes,
+            "modificationTime": each.modified_ms,
+            "dataChange": False,
+            "stats": each.stats(),
+            "tags": list(each.tags.items()) if each.tags else None,
+        }
+        for each in files
+    ]
+    return _array(rows, _SCHEMA.field("add").type)
 
 
 def _batch(kind: str, rows: Sequence[object]) -> pa.RecordBatch:
-    return _in_column(kind, pa.array(rows, _SCHEMA.field(kind).type))
+    return _in_column(kind, _array(rows, _SCHEMA.field(kind).type))
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values as an array, without ``pa.array``, which would import pandas.
+
+    Args:
+        values: the values: a mapping for a struct, in which null fields may be missing; pairs for a
+            map; None for a null, but not for a struct.
+        kind: one of the types in the schema.
+    """
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), kind)
+    if pa.types.is_string(kind):
+        texts = [None if each is None else each.encode() for each in values]
+        return binary_array(texts).view(kind)
+    if pa.types.is_boolean(kind):
+        return bool_array(np.array(values, np.bool_))
+    if pa.types.is_integer(kind):
+        return nullable_int_array(values, kind)
+    return _nested_array(values, kind)
+
+
+def _nested_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return an array of structs, lists or maps."""
+    if pa.types.is_struct(kind):
+        fields = list(kind)
+        columns = [
+            _array([each.get(field.name) for each in values], field.type) for field in fields
+        ]
+        return pa.StructArray.from_arrays(columns, fields=fields)
+    items = [item for each in values for item in each or ()]
+    ends = accumulate(len(each or ()) for each in values)
+    starts = [
+        None if each is None else end - len(each) for each, end in zip(values, ends, strict=True)
+    ]
+    offsets = nullable_int_array([*starts, len(items)], pa.int32())
+    if pa.types.is_map(kind):
+        keys, texts = ([pair[at] for pair in items] for at in (0, 1))
+        key_array, item_array = _array(keys, kind.key_type), _array(texts, kind.item_type)
+        return pa.MapArray.from_arrays(offsets, key_array, item_array)
+    return pa.ListArray.from_arrays(offsets, _array(items, kind.value_type))
 
 
 def _in_column(kind: str, actions: pa.StructArray) -> pa.RecordBatch:

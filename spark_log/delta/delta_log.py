@@ -8,8 +8,8 @@ On storage, by the Delta protocol (reader version 1, writer version 2)::
 
 A commit puts the file of version N + 1 if it is absent, and was decided on exactly the state after
 version N. delta-rs commits by put-if-absent, too, but it rebases a commit by itself when another
-one was first, and then a fence has to be checked again (docs/adr/0011). delta-rs writes the
-checkpoints; `DeltaCleanup` deletes obsolete versions.
+one was first, and then a fence has to be checked again (docs/adr/0011). `checkpoint`
+writes checkpoints; `DeltaCleanup` deletes obsolete versions.
 
 Obsolete versions are deleted in order, oldest first, and only below a checkpoint. The name of a
 deleted version looks like the end of the log. Two facts show that names after a version were

@@ -28,6 +28,9 @@ _MAX_STATISTIC_CHARACTERS = 1000
 _READ_WHOLE_BYTES = 1 << 20
 _MAX_PLAIN_DIGITS = 38
 
+_FEW_ROWS = 500
+"""Number of rows up to which a file is small."""
+
 _FORMAT: dict[str, Any] = {"compression": "zstd"}
 _SMALL_FORMAT: dict[str, Any] = {
     "compression": "none",
@@ -327,6 +330,10 @@ class DataFiles:
         """Delete a file that no version has added."""
         self._store.delete(f"{self._directory}/{file.path}")
 
+    def keeping(self) -> DataFiles:
+        """Return the same files, of which each small one is read once, and kept in memory."""
+        return _KeptFiles(self._store, self._directory, self.schema)
+
     def _open(self, file: DataFile, path: str) -> object:
         if self._store.is_mapped or file.size_bytes <= _READ_WHOLE_BYTES:
             return pa.BufferReader(self._store.open_buffer(path))
@@ -337,6 +344,31 @@ class DataFiles:
 
     def _damaged(self, problem: str) -> StorageError:
         return damaged_table_error(self._directory, problem)
+
+
+class _KeptFiles(DataFiles):
+    """Files whose rows are kept once they were read, if they are few."""
+
+    def __init__(self, store: Store, directory: str, schema: pa.Schema) -> None:
+        super().__init__(store, directory, schema)
+        self._kept: dict[str, list[pa.Table]] = {}
+
+    def parts(
+        self,
+        file: DataFile,
+        first_group: str | None = None,
+        last_group: str | None = None,
+        columns: list[str] | None = None,
+    ) -> Iterator[pa.Table]:
+        """Yield row groups; all of a small file."""
+        if not 0 <= file.num_rows <= _FEW_ROWS:
+            yield from super().parts(file, first_group, last_group, columns)
+            return
+        kept = self._kept.get(file.path)
+        if kept is None:
+            kept = self._kept[file.path] = list(super().parts(file))
+        for part in kept:
+            yield part if columns is None else part.select(columns)
 
 
 def _may_hold(statistics: Any, first_group: str | None, last_group: str | None) -> bool:

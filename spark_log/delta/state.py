@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -124,6 +124,12 @@ class TableState:
     def configuration(self) -> dict[str, str]:
         """Table properties; empty without a table."""
         return {} if self.metadata is None else self.metadata.configuration
+
+    def copy(self) -> TableState:
+        """Return the same state, which `apply` does not change."""
+        return replace(
+            self, files=dict(self.files), recent_transactions=dict(self.recent_transactions)
+        )
 
     def apply(self, version: Version) -> None:
         """Change this state to the state after the next version."""

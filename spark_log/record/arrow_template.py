@@ -8,6 +8,7 @@ To fill in these places takes less time than to make a writer, whose objects ser
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -39,6 +40,11 @@ _VALUE_BYTES: Final = 72
 _CHECK_BYTES: Final = 8
 """Length of the text of a check without column sums."""
 
+_MOST_BODY_BYTES: Final = COLUMN_SUMS_BYTES + 1024
+"""Size from which on a body is not one of a small batch: compression may add some bytes."""
+
+_COMPRESSIONS: Final = ("none", "lz4", "zstd")
+
 _I64: Final = struct.Struct("<q")
 _METADATA_BYTES: Final = struct.Struct("<i")
 _NODES: Final = struct.Struct(f"<{2 * NODES}q")
@@ -62,6 +68,8 @@ class FileTemplate:
         self._head_id, self._foot_id = self._head.index(marks), self._foot.index(marks)
         in_footer = arrow_ipc.blocks_position(memoryview(file)[-footer:])
         self._block = len(self._foot) - footer + in_footer
+        self._compressions: tuple[str, ...] = _COMPRESSIONS
+        """The compressions of files to read; the one that was found last is first."""
 
     def fill(
         self, append_id: bytes, value: bytes, check: bytes, batch: SmallBatch, compression: str
@@ -90,25 +98,36 @@ class FileTemplate:
             file: the bytes of a file.
 
         Returns:
-            None for any other file: it is compressed, it has several batches, it is not small, it
-            is of another partition, or it is damaged.
+            None for any other file: it has several batches, it is not small, it is of another
+            partition, or it is damaged.
         """
-        template = _message_template("none", _VALUE_BYTES, _CHECK_BYTES)
-        first, behind = len(self._head), len(self._head) + len(template.message)
-        body_bytes = len(file) - behind - len(self._foot)
-        if not 0 < body_bytes < COLUMN_SUMS_BYTES:
+        first, body_end = len(self._head), len(file) - len(self._foot)
+        if body_end <= first:
+            return None
+        (message_bytes,) = _METADATA_BYTES.unpack_from(file, body_end + self._block + 8)
+        body_bytes = body_end - first - message_bytes
+        if message_bytes <= 0 or not 0 < body_bytes < _MOST_BODY_BYTES:
             return None
         append_id = file[self._head_id : self._head_id + APPEND_ID_CHARACTERS]
-        head, foot = self._framing(append_id, len(template.message), body_bytes)
-        body_end = behind + body_bytes
+        head, foot = self._framing(append_id, message_bytes, body_bytes)
         if not file.startswith(head) or not file.endswith(foot):
             return None
-        found = template.read(file[first:behind], file[behind:body_end])
-        if found is None:
+        message, body = file[first : first + message_bytes], file[first + message_bytes : body_end]
+        for compression in self._compressions:
+            template = _message_template(compression, _VALUE_BYTES, _CHECK_BYTES)
+            found = template.read(message, body)
+            if found is not None:
+                break
+        else:
             return None
+        if compression != self._compressions[0]:
+            others = (each for each in _COMPRESSIONS if each != compression)
+            self._compressions = (compression, *others)
         value, check, batch = found
         header = _header_of(value, batch) if check == encode_check(append_id, value, None) else None
-        return None if header is None else SmallFile(append_id, header, batch, first, body_bytes)
+        if header is None:
+            return None
+        return SmallFile(append_id, header, batch, first, body_bytes, compression)
 
     def _framing(
         self, append_id: bytes, message_bytes: int, body_bytes: int
@@ -140,7 +159,7 @@ def _header_of(value: bytes, batch: SmallBatch) -> BatchHeader | None:
 
 
 class SmallFile(NamedTuple):
-    """The content of a file with one small batch that is not compressed.
+    """The content of a file with one small batch.
 
     Attributes:
         append_id: the segment's append id.
@@ -148,6 +167,7 @@ class SmallFile(NamedTuple):
         batch: the records, which have the header's checksum.
         position: byte position of the Arrow batch.
         body_bytes: stored size of the records.
+        compression: ``none``, ``lz4`` or ``zstd``.
     """
 
     append_id: bytes
@@ -155,6 +175,7 @@ class SmallFile(NamedTuple):
     batch: SmallBatch
     position: int
     body_bytes: int
+    compression: str
 
 
 class _MessageTemplate:
@@ -186,6 +207,10 @@ class _MessageTemplate:
                 for data in pieces
             ]
         layout = _layout(tuple(map(len, pieces)))
+        return self._filled(value, check, batch, layout), layout.body.pack(*pieces)
+
+    def _filled(self, value: bytes, check: bytes, batch: SmallBatch, layout: _Layout) -> bytearray:
+        """Return the message of a batch whose stored buffers have a layout."""
         message, rows, nulls = bytearray(self.message), batch.rows, batch.nulls
         body_bytes, rows_at, nodes, buffers = self._fields
         _I64.pack_into(message, body_bytes, layout.body.size)
@@ -198,15 +223,17 @@ class _MessageTemplate:
         message[buffers : buffers + _BUFFERS.size] = layout.places
         message[self._value : self._value + len(value)] = value
         message[self._check : self._check + len(check)] = check
-        return message, layout.body.pack(*pieces)
+        return message
 
     def read(self, message: bytes, body: bytes) -> tuple[bytes, bytes, SmallBatch] | None:
         """Return what was filled into a message, and the batch; None if it is another message.
 
         Args:
-            message: a message as long as this one.
-            body: the bytes behind it, not compressed.
+            message: a message.
+            body: the bytes behind it.
         """
+        if len(message) != len(self.message):
+            return None
         _, rows_at, nodes, buffers = self._fields
         (rows,) = _I64.unpack_from(message, rows_at)
         keys, values = message[nodes + 8 : nodes + 16], message[nodes + 24 : nodes + 32]
@@ -217,13 +244,33 @@ class _MessageTemplate:
         layout = _layout(lengths)
         if layout.body.size != len(body):
             return None
-        batch = SmallBatch.of_buffers(rows, nulls, layout.body.unpack(body))
+        pieces = layout.body.unpack(body)
+        buffers_read = self._plain(pieces)
+        batch = None if buffers_read is None else SmallBatch.of_buffers(rows, nulls, buffers_read)
+        if batch is None or layout.body.pack(*pieces) != body:
+            return None
         value = message[self._value : self._value + self._value_bytes]
         check = message[self._check : self._check + self._check_bytes]
-        if batch is None:
-            return None
-        filled, filled_body = self.fill(value, check, batch)
-        return (value, check, batch) if filled_body == body and bytes(filled) == message else None
+        is_same = self._filled(value, check, batch, layout) == message
+        return (value, check, batch) if is_same else None
+
+    def _plain(self, pieces: Sequence[bytes]) -> Sequence[bytes] | None:
+        """Return buffers as they were before their compression; None if that is not possible."""
+        if self._codec is None:
+            return pieces
+        found = []
+        for data in pieces:
+            size = _I64.unpack_from(data)[0] if len(data) > _I64.size else 0
+            if data and not 0 < size < COLUMN_SUMS_BYTES:
+                return None
+            try:
+                plain = (
+                    self._codec.decompress(data[_I64.size :], size, asbytes=True) if data else b""
+                )
+            except (OSError, pa.ArrowException):
+                return None
+            found.append(plain)
+        return found
 
 
 class _Layout(NamedTuple):

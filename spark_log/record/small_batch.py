@@ -117,7 +117,7 @@ class SmallBatch(NamedTuple):
     def of_buffers(
         cls, rows: int, nulls: tuple[int, int, int], buffers: Sequence[bytes]
     ) -> SmallBatch | None:
-        """Return the batch that has these buffers; None if `of_records` makes no such batch.
+        """Return the batch that has these buffers; None if they do not fit each other.
 
         Args:
             rows: number of records, at least 1.
@@ -126,7 +126,7 @@ class SmallBatch(NamedTuple):
         """
         keys, values = _checked(rows, nulls[0], buffers[:3]), _checked(rows, nulls[1], buffers[3:6])
         headers, times = tuple(buffers[6:15]), buffers[16]
-        if keys is None or values is None or headers != _no_headers(rows):
+        if keys is None or values is None or not _are_null(rows, headers):
             return None
         if nulls[2] != rows or buffers[15] or len(times) != 8 * rows:
             return None
@@ -207,6 +207,15 @@ def _no_headers(rows: int) -> tuple[bytes, ...]:
     found = _header_buffers(pa.nulls(rows, HEADERS_TYPE))
     assert found is not None
     return found
+
+
+def _are_null(rows: int, headers: tuple[bytes, ...]) -> bool:
+    """Return whether buffers are those of headers that are all null, as Arrow makes them.
+
+    `pyarrow.nulls` makes offsets of names and values for each row, an array of Python values one.
+    """
+    made = _no_headers(rows)
+    return headers in (made, (*made[:4], _FIRST, b"", b"", _FIRST, b""))
 
 
 def _made(texts: Sequence[bytes | None], rows: int, most_bytes: int) -> _Column | None:

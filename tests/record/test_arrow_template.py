@@ -222,9 +222,14 @@ class TestRead:
         assert file_template(TOPIC_ID[::-1], 7).read(file) is None
 
     @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-    def test_a_compressed_one_is_left_to_arrow(self, compression):
-        file = file_of([{"key": b"k", "value": b"v" * 99, "timestamp": 1}], compression)[0]
-        assert file_template(TOPIC_ID, 7).read(file) is None
+    def test_a_compressed_one_is_read(self, compression):
+        rows = [{"key": b"k", "value": b"v" * 99, "timestamp": 1}]
+        file, append_id, header, small = file_of(rows, compression)
+        found = file_template(TOPIC_ID, 7).read(file)
+        assert found is not None
+        assert (found.append_id, found.header) == (append_id, header)
+        assert found.compression == compression
+        assert (found.batch.content, found.batch.texts(1)) == (small.content, [b"v" * 99])
 
     @pytest.mark.parametrize("fields", [{"record_count": 2}, {"last_offset_delta": 1}])
     def test_headers_that_do_not_fit_the_rows_are_left_to_arrow(self, fields):

@@ -139,11 +139,13 @@ SILENT = {
         "log/chain/replicated_appender.py",
         "StorageError",
     ): "followers copy the leader's file instead",
+    ("log/append/appender_state.py", "StorageError"): "the put at this name tells what is there",
     ("log/chain/chain_followers.py", "SparkLogError"): "it is not staged ahead: the put raises",
     (
         "log/segment/staged_copies.py",
         "SparkLogError",
     ): "no copy was made: the put writes, or raises",
+    ("log/segment/appended_segment.py", "OSError"): "a reader of the segment tells what it is",
     ("log/segment/parquet/writer.py", "OSError"): "the segment is given up; its file is discarded",
     ("cluster/cluster.py", "SparkLogError"): "the caller raises the error that it asked about",
     ("cluster/verifier.py", "StorageError"): "another finding tells of the replica",

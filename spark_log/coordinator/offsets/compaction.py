@@ -2,7 +2,10 @@
 
 Files belong to tiers by their number of rows. When a tier has `FILES_PER_TIER` files, they are
 merged into one. Each row is therefore rewritten only a few times, and the table never has many
-files. A reader of a group skips the row groups of a sorted file that cannot hold it. Rows that were
+files. While one process compacts the files of a full tier, the tier may fill again; another process
+then takes the files of the second half: two that took the same files would do the work of one.
+
+A reader of a group skips the row groups of a sorted file that cannot hold it. Rows that were
 superseded longer ago than the retention time are dropped: the committed offsets at any later time
 can still be read.
 """
@@ -26,6 +29,10 @@ from spark_log.record import int_array, int_scalar, text_array, text_scalar
 FILES_PER_TIER = 32
 NO_TIMES: CommitTimes = {}
 
+_ABANDONED = 4
+"""Multiple of `FILES_PER_TIER` from which all files of a tier are merged at once: the processes
+that were to merge the first ones have ended."""
+
 _RANGE_ROWS = 262_144
 _FILE_RANGES = 4
 
@@ -44,15 +51,25 @@ class Plan:
 
 
 def plan(files: Collection[DataFile]) -> Plan | None:
-    """Return the files to merge; None if no tier is full."""
+    """Return the files to merge; None if no tier is full.
+
+    Args:
+        files: the files of the table, in the order in which versions added them. All processes have
+            the same order, and therefore take different files.
+    """
     tiers: dict[int, list[DataFile]] = {}
     for file in files:
         tiers.setdefault(_tier(file), []).append(file)
     for tier in sorted(tiers):
-        if len(tiers[tier]) >= FILES_PER_TIER:
+        full = len(tiers[tier]) // FILES_PER_TIER
+        if 2 <= full < _ABANDONED:  # other processes merge those before the last ones
+            last = tiers[tier][(full - 1) * FILES_PER_TIER : full * FILES_PER_TIER]
+            return Plan(tuple(last), False)
+        if full:
             if tier == max(tiers):
                 return Plan(tuple(files), True)
-            return Plan(tuple(tiers[tier]), False)
+            few = tiers[tier] if full > 1 else tiers[tier][:FILES_PER_TIER]
+            return Plan(tuple(few), False)
     return None
 
 

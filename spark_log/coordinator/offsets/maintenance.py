@@ -1,9 +1,9 @@
 """Maintenance of the offsets table, in the background of commits, keeps it small and fast to open.
 
 After every `CommitQueue.maintenance_every` versions, the process that committed the last one
-compacts small files. If they are due, it also lets delta-rs write a checkpoint, and deletes
-versions that are past the table's retention. Every ten minutes one process deletes expired offsets
-and unneeded data files. Each step may fail, or be done twice, without harm.
+compacts small files. If they are due, it also writes a checkpoint, and deletes versions that are
+past the table's retention. Every ten minutes one process deletes expired offsets and unneeded data
+files. Each step may fail, or be done twice, without harm.
 
 Ages are measured by the storage's time, never by this process's clock. A process whose clock
 differs from it by more than ``max.clock.skew.ms`` deletes nothing: one of the two clocks is wrong.
@@ -20,7 +20,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from spark_log.coordinator.group import GroupLog
 from spark_log.coordinator.offsets.commit_queue import CommitQueue, CommitRequest
@@ -30,14 +30,20 @@ from spark_log.coordinator.offsets.creation import RETENTION_MINUTES, TABLE_PROP
 from spark_log.coordinator.offsets.expiry import candidate_groups, expired_offsets
 from spark_log.coordinator.offsets.rows import TOMBSTONE, CommittedOffsets, Row
 from spark_log.coordinator.offsets.store import ChangedGroups, OffsetsStore
-from spark_log.delta import DataFile, DeltaCleanup, interval_us
+from spark_log.delta import (
+    DataFile,
+    DataFiles,
+    DeltaCleanup,
+    interval_us,
+    point_to_checkpoint,
+    write_checkpoint,
+)
 from spark_log.errors import (
     ClockSkewError,
     IllegalGenerationError,
     LogEndOffsetMismatchError,
     NotFoundError,
     SparkLogError,
-    StorageError,
 )
 from spark_log.metadata import MetadataImage
 from spark_log.storage import (
@@ -50,9 +56,6 @@ from spark_log.storage import (
 from spark_log.types import TopicPartition
 from spark_log.util import SYSTEM_CLOCK, parse_json, shown
 
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
 _TIDIED = f"{OFFSETS_TABLE}/_tidied.json"
 _REQUESTS_TOGETHER = 500
 _TIMEOUT_MS = 60_000
@@ -60,7 +63,6 @@ _MAX_TRIES = 20
 
 _LOG_RETENTION = "delta.logRetentionDuration"
 _FILE_RETENTION = "delta.deletedFileRetentionDuration"
-_FORGETS_FENCES = "delta.setTransactionRetentionDuration"
 
 _log = logging.getLogger(__name__)
 
@@ -191,8 +193,8 @@ class OffsetsMaintenance:
         check_clock_skew(self._table.clock, now_us, max_skew_ms)
         return now_us
 
-    def _commit_times(self, files: Sequence[DataFile]) -> CommitTimes:
-        return commit_times(self._table.store, OFFSETS_TABLE, self._table.files, files)
+    def _commit_times(self, present: Sequence[DataFile], files: DataFiles) -> CommitTimes:
+        return commit_times(self._table.store, OFFSETS_TABLE, files, present)
 
     def _compact(self, now_us: int, *, is_full: bool = False) -> None:
         with self._table.lock:
@@ -205,8 +207,9 @@ class OffsetsMaintenance:
             return
         began_ms = self._table.clock.monotonic_ms()
         valid_ms = listing_validity_ms(self._table.log.deletion_delay_ms)
-        times = self._commit_times(planned.inputs)
-        written = compact(self._table.files, planned, before_us, times)
+        data = self._table.files.keeping()  # small files are read for their times, and then moved
+        times = self._commit_times(planned.inputs, data)
+        written = compact(data, planned, before_us, times)
         rows = [sum(file.num_rows for file in some) for some in (planned.inputs, written)]
         actions = [
             each.to_remove(time_ms, is_change=rows[0] != rows[1]) for each in planned.inputs
@@ -238,39 +241,24 @@ class OffsetsMaintenance:
     def _checkpoint(self, *, is_forced: bool = False) -> bool:
         """Write a checkpoint if it is due; return whether one was written."""
         with self._table.lock:
-            state = self._table.state
-            interval = state.configuration.get("delta.checkpointInterval", "100")
+            state = self._table.state.copy()
             last = self._table.log.last_checkpoint()
         behind = state.version - last
         now_ms = SYSTEM_CLOCK.monotonic_ms()
         if self._known_checkpoint not in (None, last):
             self._checkpoint_from_ms = now_ms + self.checkpoint_pause_ms
         self._known_checkpoint = last
-        is_due = behind >= int(interval) and now_ms >= self._checkpoint_from_ms
+        interval = int(state.configuration.get("delta.checkpointInterval", "100"))
+        is_due = behind >= interval and now_ms >= self._checkpoint_from_ms
         if state.version <= 0 or not (is_forced or is_due):
             return False
-        if _FORGETS_FENCES in state.configuration:
-            self._warn_once(
-                _FORGETS_FENCES,
-                f"{OFFSETS_TABLE}: no checkpoint is written while {_FORGETS_FENCES} is set: it "
-                f"would drop the fences of groups by age; ALTER TABLE ... UNSET TBLPROPERTIES "
-                f"('{_FORGETS_FENCES}')",
-            )
-            return False
         self._checkpoint_from_ms = now_ms + self.checkpoint_pause_ms
-        self._write_checkpoint()
+        log = self._table.log
+        write_checkpoint(self._table.store, log.log_directory, state, log.protocol)
+        if log.last_checkpoint() < state.version:  # else another process was faster
+            point_to_checkpoint(self._table.store, log.log_directory, state)
+        _log.debug("%s: checkpoint of version %d", OFFSETS_TABLE, state.version)
         return True
-
-    def _write_checkpoint(self) -> None:
-        with _delta_errors():
-            table = self._delta_table()
-            table.create_checkpoint()
-            version = table.version()
-        _log.debug("%s: checkpoint of version %d", OFFSETS_TABLE, version)
-        # delta-rs does not sync, and the versions that the checkpoint replaces are deleted next.
-        log = f"{OFFSETS_TABLE}/_delta_log"
-        for name in (f"{version:020}.checkpoint.parquet", "_last_checkpoint"):
-            self._table.store.sync(f"{log}/{name}")
 
     def _delete_versions(self, now_us: int) -> None:
         kept_us = max(self._interval_us(name) for name in (_LOG_RETENTION, _FILE_RETENTION))
@@ -295,17 +283,6 @@ class OffsetsMaintenance:
             self._warned.add(what)
             _log.warning("%s", text)
 
-    def _delta_table(self) -> DeltaTable:
-        from deltalake import DeltaTable  # imported here because the import is slow
-
-        # A local listing may omit a version that appears during it, and show a later one. delta-rs
-        # would take that for a gap; up to a version that was read before, no gap exists.
-        return DeltaTable(
-            self._table.url,
-            version=self._table.state.version,
-            storage_options=self._table.store.delta_options(),
-        )
-
     def _tidied(self, now_us: int) -> tuple[int, int]:
         try:
             found = parse_json(self._table.store.open_buffer(_TIDIED))
@@ -319,7 +296,7 @@ class OffsetsMaintenance:
             files = list(self._table.state.files.values())
             before_us = now_us - self.retention_us()
             changed = self._table.watch_changes()
-        times = self._commit_times(files)
+        times = self._commit_times(files, self._table.files)
         groups = sorted(candidate_groups(self._table.files, files, self._image(), before_us, times))
         for at in range(0, len(groups), _REQUESTS_TOGETHER):
             requests = [
@@ -348,15 +325,3 @@ class OffsetsMaintenance:
 
         deadline_ms = SYSTEM_CLOCK.monotonic_ms() + _TIMEOUT_MS
         return CommitRequest(group, view.state.generation, "", decide, deadline_ms)
-
-
-class _delta_errors:  # noqa: N801 - a context manager
-    """A context manager that turns errors of delta-rs into this package's, without URLs."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception):
-            text = re.sub(r"\w+://\S+", "(URL)", str(error).partition("\n")[0])
-            raise StorageError(f"{OFFSETS_TABLE}: {text:.300}", path=OFFSETS_TABLE) from None

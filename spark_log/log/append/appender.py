@@ -31,8 +31,8 @@ from spark_log.log.append.unsettled_puts import UnsettledPuts
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory, is_last_gone
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import (
+    AppendedSegment,
     BatchAppend,
-    SegmentReader,
     StagedSegment,
     consecutive_batches,
 )
@@ -132,6 +132,8 @@ class Appender:
         """
         self._check_root = check_root
         self.derived = DerivedFiles(directory, snapshots, config, merge_executor)
+        self._has_rivals = False
+        """Whether the last append to a local file system met segments of other appenders."""
         self._directory = directory
         self._config = config
         self._clock = directory.clock
@@ -413,7 +415,10 @@ class Appender:
             # Since then the name may have been used and deleted: a put there may not count.
             _log.debug("%s: list the log to find its end", self._directory.path)
             state.observe(segment)
+        passed = 0
         for race in range(1, _MAX_RACES + 1):
+            if self._has_rivals:
+                passed += self._pass_others(segment)
             duplicate = state.check(segment, expected_end_offset, is_epoch_certain=is_epoch_certain)
             if duplicate is not None:
                 return self._acknowledge_duplicate(segment, duplicate)
@@ -424,8 +429,10 @@ class Appender:
                 continue
             match self._try_put(segment, end, puts):
                 case PutOutcome.OURS:
+                    self._has_rivals = self._has_rivals and (race > 1 or passed > 0)
                     return self._acknowledge(segment, end)
                 case PutOutcome.LOST_RACE:
+                    self._has_rivals = self._directory.store.is_local
                     if not race % self.races_per_listing:
                         state.catch_up(segment)
                 case PutOutcome.UNKNOWN:
@@ -437,6 +444,21 @@ class Appender:
             f"Try again",
             path=self._directory.path,
         )
+
+    def _pass_others(self, segment: StagedSegment) -> int:
+        """Move the known end past what others have appended, before a put that would find it.
+
+        Returns:
+            The number of segments that were passed one by one.
+
+        Raises:
+            CorruptRecordError: the end of the log is damaged.
+            StorageError: the storage does not answer.
+        """
+        passed = self._state.pass_others(segment, self.races_per_listing)
+        if passed == self.races_per_listing:
+            self._state.catch_up(segment)
+        return passed
 
     def _try_put(self, segment: StagedSegment, end: LogEnd, puts: UnsettledPuts) -> PutOutcome:
         """Put the segment at the log's end, and move the known end past the segment at it.
@@ -490,12 +512,12 @@ class Appender:
         state.on_own_append(segment, base_offset, tried_ms)
         return PutOutcome.OURS
 
-    def _put(self, segment: StagedSegment, base_offset: int) -> SegmentReader | None:
+    def _put(self, segment: StagedSegment, base_offset: int) -> AppendedSegment | None:
         """Put the segment at an offset.
 
         Returns:
-            None if it was put; else a reader of the segment that had this offset before. That may
-            be this segment, put by an earlier try; it is durable then.
+            None if it was put; else the segment that had this offset before. That may be this
+            segment, put by an earlier try; it is durable then.
 
         Raises:
             UnknownOutcomeError: the answer was lost. Or the offset is taken, and the segment that
@@ -513,18 +535,16 @@ class Appender:
             )
         except AlreadyExistsError:
             try:
-                winner = self._directory.open(name)
+                winner = self._state.open_appended(name)
                 if self._is_same(winner, segment):
                     self._make_durable()
-                # On an object store this may be a request. From now on its end is known.
-                winner.headers(winner.batch_count - 1)
             except StorageError as error:
                 raise UnknownOutcomeError(str(error), path=self._directory.path) from error
             return winner
         return None
 
     @staticmethod
-    def _is_same(winner: SegmentReader, segment: StagedSegment) -> bool:
+    def _is_same(winner: AppendedSegment, segment: StagedSegment) -> bool:
         return winner.append_id == segment.append_id
 
     def _check_first_put(self, base_offset: int) -> None:

@@ -16,13 +16,14 @@ from spark_log.errors import (
     NotFoundError,
     OutOfOrderSequenceError,
     SparkLogError,
+    StorageError,
     UnknownLeaderEpochError,
 )
 from spark_log.log.append.derived_files import DerivedFiles
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
-from spark_log.log.segment import SegmentReader, SegmentSummary, StagedSegment
+from spark_log.log.segment import AppendedSegment, SegmentSummary, StagedSegment
 from spark_log.log.snapshot import Snapshots
 from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import is_listing_valid
@@ -402,7 +403,48 @@ class AppenderState:
             self._producers.replay(base_offset, segment.headers, NOT_LISTED_US)
             self._producers.transactions.forget_aborted()
 
-    def on_append_of_other(self, winner: SegmentReader) -> None:
+    def open_appended(self, name: SegmentName) -> AppendedSegment:
+        """Read a plain segment of another appender, for `on_append_of_other`.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            CorruptRecordError: the segment is damaged.
+            StorageError: the storage does not answer.
+        """
+        return self._directory.open_appended(name, all_headers=self._producers is not None)
+
+    def pass_others(self, segment: StagedSegment, most: int) -> int:
+        """Move the end past segments that other appenders have put at it, one after the other.
+
+        A put would find each of these names taken. No file after a recent end can have been
+        deleted, so each of these segments is part of the log. Only for a local file system:
+        elsewhere each look at a name is a request.
+
+        Args:
+            segment: the segment to append. If an earlier try has put it, the end stays before it.
+            most: number of segments with which to stop.
+
+        Returns:
+            The number of segments.
+
+        Raises:
+            CorruptRecordError: a segment is damaged.
+        """
+        directory = self._directory
+        for passed in range(most):
+            name = SegmentName(self.known_end().log_end_offset)
+            if directory.store.is_gone(directory.file_path(name.file_name)):
+                return passed
+            try:
+                other = self.open_appended(name)
+            except StorageError:  # the put finds out what is there
+                return passed
+            if not self.is_recent or other.append_id == segment.append_id:
+                return passed
+            self.on_append_of_other(other)
+        return most
+
+    def on_append_of_other(self, winner: AppendedSegment) -> None:
         """Move the end past a segment that another appender put there."""
         end = self.known_end()
         self._replay(winner, end)
@@ -438,7 +480,7 @@ class AppenderState:
             for name in plain:
                 if self._producers is not None and name.base_offset != end_offset:
                     break
-                winner = directory.open(name)
+                winner = self.open_appended(name)
                 end_offset, last, epoch = winner.end_offset, name, winner.leader_epoch
                 if not self.is_recent:
                     return self.observe(segment)
@@ -448,15 +490,14 @@ class AppenderState:
         self.end = LogEnd(end_offset, end.observed_ms, last, epoch)
         return None
 
-    def _replay(self, winner: SegmentReader, end: LogEnd) -> None:
+    def _replay(self, winner: AppendedSegment, end: LogEnd) -> None:
         """Replay a segment that another appender put at an end of the log, or after it."""
         self._derived.on_append_of_other(winner, end.observed_ms)
         if self._producers is not None:
-            for _, headers in winner.all_headers():
-                self._producers.replay(winner.base_offset, headers, NOT_LISTED_US)
+            self._producers.replay(winner.base_offset, winner.headers, NOT_LISTED_US)
             self._producers.transactions.forget_aborted()
-        if winner.batch_count == 1:  # else the writer of a snapshot opens it, if there is one
-            name, headers = SegmentName(winner.base_offset), winner.headers(0)
+        if winner.has_all_headers:  # else the writer of a snapshot opens it, if there is one
+            name, headers = SegmentName(winner.base_offset), winner.headers
             self._snapshots.summaries.on_appended(
                 SegmentSummary.of_headers(name, winner, headers), headers
             )

@@ -17,7 +17,8 @@ from spark_log.log.append.merge_task import MergeExecutor, MergeResult, MergeTas
 from spark_log.log.append.tail_merger import TailMerger
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import SegmentName
-from spark_log.log.segment import SegmentReader, StagedSegment
+from spark_log.log.rewrite import RecentBatch
+from spark_log.log.segment import AppendedSegment, StagedSegment
 from spark_log.log.snapshot import Snapshots
 
 
@@ -84,7 +85,8 @@ class DerivedFiles:
             end_offset,
             segment.size_bytes,
             observed_ms=observed_ms,
-            own=segment,
+            is_own=True,
+            batch=RecentBatch.of_own(segment, end_offset),
         )
         self._snapshots.summaries.on_own_append(segment, base_offset)
         if segment.has_indexes:
@@ -93,11 +95,11 @@ class DerivedFiles:
             self._merge_if_due(end_offset)
         self._write_snapshot_if_due()
 
-    def on_append_of_other(self, winner: SegmentReader, observed_ms: float) -> None:
+    def on_append_of_other(self, winner: AppendedSegment, observed_ms: float) -> None:
         """Update the state from a segment that another appender put at the log's end.
 
         Args:
-            winner: reader of the segment.
+            winner: the segment.
             observed_ms: monotonic time when the log end offset before the segment was observed.
         """
         self.count_segments_of_others(1)
@@ -106,7 +108,8 @@ class DerivedFiles:
             winner.end_offset,
             winner.size_bytes,
             observed_ms=observed_ms,
-            own=None,
+            is_own=False,
+            batch=RecentBatch.of_other(winner),
         )
 
     def count_segments_of_others(self, count: int) -> None:

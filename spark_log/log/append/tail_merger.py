@@ -27,7 +27,6 @@ from spark_log.log.rewrite import (
     candidates_of_view,
     segment_span_us,
 )
-from spark_log.log.segment import StagedSegment
 
 _MAX_MERGE_BYTES: Final = 16_777_216
 """Maximum bytes merged at once."""
@@ -94,7 +93,8 @@ class TailMerger:
         size_bytes: int,
         *,
         observed_ms: float,
-        own: StagedSegment | None,
+        is_own: bool,
+        batch: RecentBatch | None,
     ) -> None:
         """Add a segment that was appended at the log's end to the tail.
 
@@ -103,7 +103,8 @@ class TailMerger:
             end_offset: the offset after the segment's last offset.
             size_bytes: size of the segment's file.
             observed_ms: monotonic time when the log end offset before the segment was observed.
-            own: the segment, if this appender put it; None if another one did.
+            is_own: whether this appender put it.
+            batch: its records, if they are known and few; else None.
         """
         if not self._fan_in:
             return
@@ -113,13 +114,8 @@ class TailMerger:
             self._tail, self._needs_listing = self._empty(), True
         now_us = self._storage_time_us(self._clock.monotonic_ms())
         self._tail.append(base_offset, end_offset, size_bytes, now_us)
-        if own is None:
-            self._has_others = True
-            self._recent.drop()
-        elif own.content is not None and self._directory.store.is_local:
-            batch = RecentBatch(
-                end_offset, size_bytes, own.compression, own.packed_headers, own.content
-            )
+        self._has_others |= not is_own
+        if batch is not None and self._directory.store.is_local:
             self._recent.add(base_offset, batch)
 
     def _storage_time_us(self, at_ms: float) -> int:

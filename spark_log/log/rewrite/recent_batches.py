@@ -1,7 +1,8 @@
-"""The records of small segments that this process has just appended, to merge them from memory.
+"""The records of small segments that were just appended, to merge them from memory.
 
 A merge of the log's end would open a hundred files of a few records each, and decode and check what
-this process has encoded a moment ago. The records take a tenth of the files' bytes.
+this process has encoded, or read and checked, a moment ago. The records take a tenth of the files'
+bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.log.cache_budget import CacheBudget, LogCache
+from spark_log.log.segment import AppendedSegment, StagedSegment
 from spark_log.record import (
     HEADERS_TYPE,
     RECORD_SCHEMA,
@@ -55,6 +57,29 @@ class RecentBatch(NamedTuple):
     headers: bytes
     content: bytes
 
+    @classmethod
+    def of_own(cls, segment: StagedSegment, end_offset: int) -> RecentBatch | None:
+        """Return the records of a segment that this process has put; None if they are not few."""
+        if segment.content is None:
+            return None
+        return cls(
+            end_offset,
+            segment.size_bytes,
+            segment.compression,
+            segment.packed_headers,
+            segment.content,
+        )
+
+    @classmethod
+    def of_other(cls, segment: AppendedSegment) -> RecentBatch | None:
+        """Return the records of a segment of another process; None if they are not few."""
+        if segment.content is None:
+            return None
+        headers = b"".join([header.pack() for header in segment.headers])
+        return cls(
+            segment.end_offset, segment.size_bytes, segment.compression, headers, segment.content
+        )
+
 
 class RecentBatches(LogCache):
     """The recent batches of one log, by base offset. All of it can be lost at any time."""
@@ -69,7 +94,7 @@ class RecentBatches(LogCache):
         self._batches, self._size_bytes = {}, 0
 
     def add(self, base_offset: int, batch: RecentBatch) -> None:
-        """Add the segment that this process has put at an offset."""
+        """Add the segment that was put at an offset."""
         end_offset, size_bytes, compression, headers, content = batch
         fields = _FIELDS.pack(
             end_offset, size_bytes, _COMPRESSIONS.index(compression), len(headers)

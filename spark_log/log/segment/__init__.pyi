@@ -1,3 +1,4 @@
+from .appended_segment import AppendedSegment as AppendedSegment
 from .batch_append import BatchAppend as BatchAppend
 from .batch_append import consecutive_batches as consecutive_batches
 from .fetched_records import FetchedRecords as FetchedRecords

@@ -63,6 +63,7 @@ class SegmentReader:
 
     Attributes:
         path: the segment file's path, relative to the store's root.
+        small: the whole content of a file that the template has read; None for other files.
     """
 
     def __init__(
@@ -100,12 +101,12 @@ class SegmentReader:
         self._store, self._directory, self._suppressed = store, directory, suppressed
         self._size_bytes = size_bytes
         self._buffer: pa.Buffer | None = None
-        self._small: SmallFile | None = None
+        self.small: SmallFile | None = None
         if template is not None:
             self._buffer = store.open_buffer(self.path)
             if self._buffer.size < MOST_SMALL_FILE_BYTES:
-                self._small = template.read(self._buffer.to_pybytes())
-        if self._small is None:
+                self.small = template.read(self._buffer.to_pybytes())
+        if self.small is None:
             self._check_identity(topic_id, partition)
 
     @lazy
@@ -159,12 +160,12 @@ class SegmentReader:
     @property
     def batch_count(self) -> int:
         """Number of Arrow batches in the file."""
-        return len(self._file.blocks) if self._small is None else 1
+        return len(self._file.blocks) if self.small is None else 1
 
     @lazy
     def append_id(self) -> str:
         """Random id of this file, from its writer (docs/adr/0003)."""
-        small = self._small
+        small = self.small
         return self._metadata("append_id") if small is None else small.append_id.decode()
 
     @property
@@ -231,7 +232,7 @@ class SegmentReader:
     @property
     def has_gaps(self) -> bool:
         """Whether the file has the column ``offset_delta``, since some offsets are missing."""
-        return self._small is None and self._batches.has_deltas
+        return self.small is None and self._batches.has_deltas
 
     def row_statistics(self) -> RowStatistics:
         """Return the statistics of the rows of a Parquet segment, from its footer."""
@@ -252,14 +253,14 @@ class SegmentReader:
     @property
     def memory_bytes(self) -> int:
         """Approximate memory that the reader holds. Pages of a mapped file do not count."""
-        if self._small is not None:
+        if self.small is not None:
             return _READER_BYTES + 2 * self.size_bytes
         return _READER_BYTES + self._file.memory_bytes
 
     @property
     def is_in_memory(self) -> bool:
         """Whether reading makes no request: the file is mapped, or was read whole on opening."""
-        return self._small is not None or self._file.is_in_memory
+        return self.small is not None or self._file.is_in_memory
 
     @lazy
     def end_offset(self) -> int:
@@ -307,7 +308,7 @@ class SegmentReader:
 
     def compression(self, ordinal: int) -> str:
         """Return the compression of the ``ordinal``-th Arrow batch: none, lz4 or zstd."""
-        if self._small is not None:
+        if self.small is not None:
             return "none"
         try:
             return self._file.compression(ordinal)
@@ -316,8 +317,8 @@ class SegmentReader:
 
     def headers(self, ordinal: int) -> tuple[BatchHeader, ...]:
         """Return the batch headers of the ``ordinal``-th Arrow batch, without decoding it."""
-        if self._small is not None:
-            return (self._small.header,)
+        if self.small is not None:
+            return (self.small.header,)
         return self._batches.headers(ordinal).headers
 
     @property
@@ -326,12 +327,12 @@ class SegmentReader:
 
         On an object store this may take one request.
         """
-        return self._small is not None or self._batches.headers(0).are_checked
+        return self.small is not None or self._batches.headers(0).are_checked
 
     def all_headers(self) -> Iterator[tuple[int, tuple[BatchHeader, ...]]]:
         """Yield position and headers of every Arrow batch; on an object store by few requests."""
-        if self._small is not None:
-            yield self._small.position, self.headers(0)
+        if self.small is not None:
+            yield self.small.position, self.headers(0)
             return
         for ordinal in self._file.messages_in_order(0):
             yield self.position(ordinal), self.headers(ordinal)
@@ -351,7 +352,7 @@ class SegmentReader:
 
     def in_order(self) -> Iterator[int]:
         """Yield all ordinals, to call `read_batch` of each; on an object store by few requests."""
-        return self._file.in_order(0) if self._small is None else iter((0,))
+        return self._file.in_order(0) if self.small is None else iter((0,))
 
     def read_batch(
         self, ordinal: int, *, check_crcs: bool = True
@@ -363,8 +364,8 @@ class SegmentReader:
         Raises:
             CorruptRecordError: the batch is damaged; has file and position.
         """
-        if self._small is not None:
-            return self.headers(ordinal), self._small.batch.records()
+        if self.small is not None:
+            return self.headers(ordinal), self.small.batch.records()
         names = RECORD_SCHEMA.names
         records = self._batches.decoder(names, check=check_crcs, each_batch=True)(ordinal)
         return self.headers(ordinal), records
@@ -425,7 +426,7 @@ class SegmentReader:
 
     def forget(self) -> None:
         """Release the memory of data that was read. It is read again if it is needed."""
-        if self._small is None:
+        if self.small is None:
             self._file.forget()
 
     def check_follows(
@@ -477,7 +478,7 @@ class SegmentReader:
                 are valid.
             NotFoundError: the file is not mapped, and was deleted meanwhile.
         """
-        small = self._small
+        small = self.small
         if small is not None and columns is None:  # it was checked when it was opened
             yield from self._cut(
                 0, self.headers(0), small.batch, start_offset, end_offset, is_aborted
@@ -556,8 +557,8 @@ class SegmentReader:
         is_aborted: IsAborted | None = None,
     ) -> Iterator[LogBatch]:
         if isinstance(records, SmallBatch):
-            assert self._small is not None
-            stored_bytes = self._small.body_bytes
+            assert self.small is not None
+            stored_bytes = self.small.body_bytes
         elif self._name.is_parquet:
             # Compressed Parquet would let a fetch take ten times the memory that it may.
             stored_bytes = records.nbytes

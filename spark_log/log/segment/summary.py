@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from spark_log.log.files import SegmentName
+from spark_log.log.segment.appended_segment import AppendedSegment
 from spark_log.log.segment.reader import SegmentReader
 from spark_log.record import (
     NO_TIMESTAMP,
@@ -44,7 +45,10 @@ class SegmentSummary:
 
     @classmethod
     def of_headers(
-        cls, name: SegmentName, segment: SegmentReader, headers: Sequence[BatchHeader]
+        cls,
+        name: SegmentName,
+        segment: SegmentReader | AppendedSegment,
+        headers: Sequence[BatchHeader],
     ) -> SegmentSummary:
         """Return the summary of a segment in the log, from all of its batch headers."""
         latest_us = latest_timestamp_us(headers)

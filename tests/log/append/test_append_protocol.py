@@ -196,9 +196,20 @@ class TestCatchingUp:
     def test_takes_few_tries_however_many_came_first(self, store, others, behind, producer):
         store.calls.clear()
         assert self.go_on(behind, producer) == LogAppendInfo(102, 103)
-        assert self.puts(store) == 65  # the names up to the next listing, and the one behind it
+        assert self.puts(store) == 2  # one that loses, and the one behind all of them
         assert len(store.called("list")) == 1
         assert values(others)[-2:] == mine(102)
+
+    def test_passes_others_before_its_put_as_long_as_it_meets_some(self, store, log, others):
+        puts = []
+        for came_first in (0, 3, 3, 3, 0, 3):
+            for _ in range(came_first):
+                append_theirs(others, 1)
+            store.calls.clear()
+            log.append(numbered(0, 2, mark="mine"))
+            puts.append(self.puts(store))
+        assert puts == [1, 2, 1, 1, 1, 2]
+        assert store.called("list") == []
 
     def test_continues_name_by_name_behind_segments_that_the_listing_lacks(
         self, store, others, behind, producer

@@ -204,7 +204,7 @@ class TestCostOfWriting:
         assert sum(written) <= 3 * 4 + 1, "one for so many segments"
         read = [len(store.called("open_buffer")) for store in stores]
         appended = 4 * self.INTERVAL
-        assert max(read) < 2.5 * appended, "two winners an append, and little besides"
+        assert max(read) < 3.5 * appended, "two winners an append, a free name, little besides"
 
     def test_of_another_process_is_no_error_after_appended_segments_were_merged(self, inner, clock):
         log, other = (

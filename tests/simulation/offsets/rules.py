@@ -11,7 +11,7 @@ from spark_log.coordinator.offsets.creation import check_not_lost, create_table,
 from spark_log.coordinator.offsets.store import ChangedGroups, OffsetsStore
 from spark_log.delta.cleanup import DeltaCleanup
 from spark_log.delta.delta_log import DeltaLog, StagedVersion
-from spark_log.delta.files import DataFile
+from spark_log.delta.files import DataFile, DataFiles
 from spark_log.delta.state import LogListing, TableState, Version
 from spark_log.errors import LogEndOffsetMismatchError, UnknownOutcomeError
 from spark_log.storage import OFFSETS_TABLE
@@ -62,7 +62,7 @@ class _GoesByItsOwnClock(Maintenance):
 
 
 class _BelievesStamps(Maintenance):
-    def _commit_times(self, files: Sequence[DataFile]) -> CommitTimes:
+    def _commit_times(self, present: Sequence[DataFile], files: DataFiles) -> CommitTimes:
         return {}
 
 

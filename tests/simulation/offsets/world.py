@@ -43,7 +43,7 @@ class ListedDeltaStore(DeltaStore):
 
 
 class Maintenance(OffsetsMaintenance):
-    """Maintenance that writes checkpoints as delta-rs does, often, and retains offsets shortly."""
+    """Maintenance that writes checkpoints often, and retains offsets shortly."""
 
     tidy_every_us: ClassVar[int] = DELETE_DELAY_MS * 500
     compact_all_every_us: ClassVar[int] = 2 * DELETE_DELAY_MS * 1000
@@ -52,11 +52,6 @@ class Maintenance(OffsetsMaintenance):
     def retention_us(self) -> int:
         """Return the retention of offsets of groups without members."""
         return RETENTION_MS * 1000
-
-    def _write_checkpoint(self) -> None:
-        with self._table.lock:
-            self._table.refresh()
-            write_checkpoint(self._table.store, self._table.state)
 
 
 def write_checkpoint(store: Store, state: TableState) -> None:

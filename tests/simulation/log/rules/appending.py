@@ -12,11 +12,12 @@ from spark_log.errors import (
     StorageError,
     UnknownOutcomeError,
 )
-from spark_log.log import LogAppendInfo, SegmentReader
+from spark_log.log import LogAppendInfo
 from spark_log.log.append.appender import Appender
 from spark_log.log.append.appender_state import AppenderState
 from spark_log.log.append.unsettled_puts import UnsettledPuts
 from spark_log.log.directory.log_end import LogEnd
+from spark_log.log.segment.appended_segment import AppendedSegment
 from spark_log.log.segment.staged_segment import StagedSegment
 from tests.simulation.log.rules.variant import Variant, appending, knowing, plain_name
 
@@ -29,13 +30,13 @@ class _NeverLate(AppenderState):
 
 class _TakesExistsForAnothers(Appender):
     @staticmethod
-    def _is_same(winner: SegmentReader, segment: StagedSegment) -> bool:
+    def _is_same(winner: AppendedSegment, segment: StagedSegment) -> bool:
         return False
 
 
 class _TakesExistsForItsOwn(Appender):
     @staticmethod
-    def _is_same(winner: SegmentReader, segment: StagedSegment) -> bool:
+    def _is_same(winner: AppendedSegment, segment: StagedSegment) -> bool:
         return True
 
 
@@ -51,7 +52,7 @@ class _FindsNothing(UnsettledPuts):
 
 
 class _TakesSilenceForSuccess(Appender):
-    def _put(self, segment: StagedSegment, base_offset: int) -> SegmentReader | None:
+    def _put(self, segment: StagedSegment, base_offset: int) -> AppendedSegment | None:
         try:
             return super()._put(segment, base_offset)
         except UnknownOutcomeError:
@@ -80,7 +81,7 @@ class _MovesOn(Appender):
 
 
 class _IgnoresWinners(AppenderState):
-    def _replay(self, winner: SegmentReader, end: LogEnd) -> None:
+    def _replay(self, winner: AppendedSegment, end: LogEnd) -> None:
         if self._producers is not None:
             self._producers.offset = winner.end_offset
 
