@@ -107,7 +107,7 @@ class TestOneSeed:
 def happened():
     """The number of trace lines of each kind in some seeds, without their numbers."""
     texts: Counter[str] = Counter()
-    for seed in (13, 16, 23, 54, 135, 141, 159, 178):  # they have every kind together
+    for seed in (13, 15, 20, 54, 112, 139):  # they have every kind together
         for entry in LogSimulation(seed).run().trace:
             texts[re.sub(r"[0-9-]+", "#", entry.text)] += 1
     return texts
