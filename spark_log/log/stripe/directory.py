@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spark_log.config import TopicConfig
@@ -32,6 +33,19 @@ class StripeListing:
 
     files: tuple[tuple[StripeFileName, FileInfo], ...]
     newest_us: int
+
+    @classmethod
+    def of(cls, files: Sequence[FileInfo]) -> StripeListing:
+        """Return what a listing shows.
+
+        Args:
+            files: the files of the stripe's directory.
+        """
+        named = ((StripeFileName.parse(file.name), file) for file in files)
+        return cls(
+            tuple((name, file) for name, file in named if name is not None),
+            newest_modified_us(files),
+        )
 
     @property
     def home_number(self) -> int:
@@ -106,12 +120,7 @@ class StripeDirectory:
         Raises:
             StorageError: the storage does not answer.
         """
-        files = tuple(self.store.list(self.path))
-        named = ((StripeFileName.parse(file.name), file) for file in files)
-        return StripeListing(
-            tuple((name, file) for name, file in named if name is not None),
-            newest_modified_us(files),
-        )
+        return StripeListing.of(tuple(self.store.list(self.path)))
 
     def open(self, number: int) -> StripeObject | None:
         """Open an object; return None if the stripe has none of this number.

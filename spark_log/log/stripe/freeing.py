@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spark_log.log.rewrite import delete_files
+from spark_log.log.rewrite import ABANDONED_US, delete_files
 from spark_log.log.stripe.directory import StripeDirectory, StripeListing
 from spark_log.storage import FileInfo, storage_time_us
 
@@ -18,6 +18,8 @@ _US_PER_MS: Final = 1000
 
 def find_freeable(directory: StripeDirectory, *, now_us: int | None = None) -> Sequence[FileInfo]:
     """Return the files of a stripe that may be deleted now, by one listing and the storage's time.
+
+    They are those below an old home marker, and temporary files of crashed processes.
 
     Args:
         directory: the stripe's directory.
@@ -31,9 +33,14 @@ def find_freeable(directory: StripeDirectory, *, now_us: int | None = None) -> S
         now_us = storage_time_us(directory.store, directory.path)
     delay_us = directory.config.file_delete_delay_ms * _US_PER_MS
     old_us = now_us - delay_us - directory.store.time_resolution_us
-    listing = directory.list()
+    files, hidden = directory.store.list_with_hidden(directory.path)
+    listing = StripeListing.of(files)
     below = freed_below(listing, old_us)
-    return [file for name, file in listing.files if name.number < below]
+    abandoned_us = min(old_us, now_us - ABANDONED_US)
+    return [
+        *(file for name, file in listing.files if name.number < below),
+        *(file for file in hidden if file.modified_us <= abandoned_us),
+    ]
 
 
 def freed_below(listing: StripeListing, old_us: int) -> int:

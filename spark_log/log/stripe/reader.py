@@ -431,8 +431,7 @@ class StripeReader(LogCache):
         """
         tail, place = known.tail, None
         while True:
-            is_at_home = offset < tail.home_ends.get(partition, 0)
-            if is_at_home or offset < self.end_offset(partition, isolation_level=level):
+            if offset < self.end_offset(partition, isolation_level=level):
                 return place
             if not tail.take_next():
                 known.is_behind = False
@@ -455,7 +454,11 @@ class StripeReader(LogCache):
         if log is None:
             log = self._homes[partition] = self._open_home(partition)
         view = self._views.get(partition)
-        if view is None or view.log_end_offset < end_offset:
+        if (
+            view is None
+            or view.log_end_offset < end_offset
+            or log.files.is_outdated(view.observed_ms)
+        ):
             view = self._views[partition] = log.observe()
         if view.log_end_offset < end_offset:
             raise self._hole(partition, view.log_end_offset)

@@ -183,6 +183,13 @@ class TestFreeing:
         free(process.directory)
         assert names(memory_store) == [f"{2:020d}.home"]
 
+    def test_deletes_what_crashed_processes_have_left(self, process, memory_store, clock):
+        memory_store.put(f"{STRIPE}/.left.tmp", b"")
+        clock.advance_ms(3_000_000)
+        assert free(process.directory) == 0
+        clock.advance_ms(700_000)
+        assert free(process.directory) == 1
+
     def test_leaves_what_is_read_from_home(self, process, other, clock):
         for number in range(4):
             process.append(batch(0, number, producer_id=7), batch(1, number))

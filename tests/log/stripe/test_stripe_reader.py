@@ -131,6 +131,20 @@ class TestCommittedRecords:
         for each in (process, other):
             assert each.values(0, committed=True) == [(0, "0.None.0:0"), (2, "0.None.0:1")]
 
+    def test_are_read_again_behind_a_transaction_that_was_open_at_home(
+        self, process, other, monkeypatch
+    ):
+        """A reader that has forgotten objects begins where the transaction was still open."""
+        monkeypatch.setattr(stripe_reader, "MAX_PLACES", 1)
+        other.append(batch(0, producer_id=7, transactional=True))
+        process.reader.poll()
+        other.append(marker(0, 7, 1))
+        other.append(batch(0, 1))
+        process.reader.poll()
+        other.take_home(max_bytes=1)
+        found, _ = process.reader.read(0, 0, isolation_level="read_committed")
+        assert found[0].records.column("value").to_pylist() == [b"0.7.0:0"]
+
     def test_have_what_was_committed(self, process, other):
         process.append(batch(0, count=2, producer_id=7, transactional=True))
         process.append(marker(0, 7, 1))
