@@ -101,12 +101,12 @@ def draw_stripes_profile(random: Random) -> StripesProfile:
     # Writers stand still while others take home and free what they are about to put.
     return replace(
         profile,
-        latency_ms=DELETE_DELAY_MS / 100,
-        pause=0.1,
+        latency_ms=DELETE_DELAY_MS / random.choice((100, 200, 400)),
+        pause=random.choice((0.03, 0.1)),
         steps=1000,
         writers=3,
         takers=2,
         cleaners=2,
         think_ms=DELETE_DELAY_MS * 0.1,
-        rest_ms=DELETE_DELAY_MS * 0.1,
+        rest_ms=DELETE_DELAY_MS * random.choice((0.02, 0.1)),
     )

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyarrow import ipc
 
-from spark_log.errors import NotFoundError
 from spark_log.log import LogBatch, SegmentReader
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.files.live_segments import live_log
@@ -61,8 +60,7 @@ class TruePartition:
     Attributes:
         values: the value of each record; None for a marker.
         transactions: the transaction of each record; None without one.
-        producers: producer id → its newest epoch, its next sequence, and whether it is the first
-            of this epoch.
+        producers: producer id → its newest epoch, and the next sequence number in it.
         open: producer id → its open transaction.
     """
 
@@ -220,22 +218,12 @@ class TrueStripes:
 
     def _check_all_home(self) -> None:
         """Check that the records below the newest marker of each stripe are at home."""
-        for directory, number in self._next_numbers.items():
-            del number
+        for directory in self._next_numbers:
             newest = self._newest_marker(directory)
             if newest:
-                names = {
-                    int(each)
-                    for each in ipc.open_file(
-                        self._disk.open_buffer(
-                            f"{directory}/{StripeFileName(newest, is_home=True).file_name}"
-                        )
-                    )
-                    .get_batch(0)
-                    .column("partition")
-                    .to_pylist()
-                }
-                for partition in names:
+                path = f"{directory}/{StripeFileName(newest, is_home=True).file_name}"
+                batch = ipc.open_file(self._disk.open_buffer(path)).get_batch(0)
+                for partition in batch.column("partition").to_pylist():
                     self._check_home(partition, self._ends_at[directory, newest][partition])
 
     def _check_home(self, partition: int, end: int) -> None:
@@ -341,11 +329,3 @@ class TrueStripes:
             )
         if next_offset == offset < end:
             raise ViolationError(f"a reader got nothing at {offset} of {partition}, before {end}")
-
-    def exists(self, path: str) -> bool:
-        """Return whether a file exists."""
-        try:
-            self._disk.head(path)
-        except NotFoundError:
-            return False
-        return True

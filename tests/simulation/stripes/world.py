@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
@@ -68,6 +66,7 @@ class StripesWorld:
         truth: the model that results are checked against.
         profile: the conditions.
         is_ending: faults have ended, and actors begin no new work.
+        producer_ids: number of producer ids that were assigned.
         transactions: producer id → its transaction.
         config: the topic's config.
     """
@@ -81,7 +80,6 @@ class StripesWorld:
     producer_ids: int = 0
     transactions: dict[int, KnownTransaction] = field(default_factory=dict)
     config: TopicConfig = field(init=False)
-    decided: dict[int, list[bool]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.config = TopicConfig.parse(
@@ -151,7 +149,3 @@ class StripesWorld:
         """Assign a new producer id."""
         self.producer_ids += 1
         return self.producer_ids
-
-
-Run = Callable[[StripesWorld], None]
-"""The work of an actor, from its start to its end."""
