@@ -1,6 +1,7 @@
 """Appends to a stripe: one put, each entry is decided alone, and lost answers are looked up."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -149,7 +150,7 @@ class TestALostAnswer:
         assert puts(store) == [f"{0:020d}.stripe"] * 2
 
     def test_of_a_put_that_arrives_during_the_next_one_counts_once(self, process, store):
-        kept = []
+        kept: list[Callable[[], None]] = []
 
         def late(path, call):
             kept[0]()  # the first put arrives now
