@@ -59,7 +59,7 @@ class StripeListing:
 
 
 class StripeDirectory:
-    """The directory of one stripe, through one process's eyes.
+    """The directory of one stripe, as one process accesses it.
 
     Attributes:
         store: the store that holds the stripe.

@@ -115,8 +115,8 @@ class KnownStripe:
     Attributes:
         tail: the state at the known end.
         home_checked_at: the next number when a newer home marker was looked for last.
-        is_behind: whether an earlier part of the same reader knew more of the stripe, and forgot
-            places in it.
+        is_behind: whether the reader began again at a home marker to find what it had forgotten,
+            and has not come to the stripe's end since.
     """
 
     tail_class: ClassVar[type[StripeTail]] = StripeTail
