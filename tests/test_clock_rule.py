@@ -52,6 +52,7 @@ ALLOWED = {
         "SegmentStager.stage_barrier": _STAMPS,
         "SegmentStager.stage_markers": _STAMPS,
     },
+    "spark_log/log/stripe/appender.py": {"_Append.staged": _STAMPS},
     "spark_log/metadata/metadata_log.py": {"MetadataLog._append": _STAMPS},
     "spark_log/log/state_log.py": {"StateLog._append": _STAMPS},
     "spark_log/producer/producer.py": {"Producer.__init__": _STAMPS},

@@ -40,6 +40,10 @@ from .control_record import ControlRecordType as ControlRecordType
 from .end_transaction_marker import EndTransactionMarker as EndTransactionMarker
 from .end_transaction_marker import marker_batch as marker_batch
 from .end_transaction_marker import marker_records as marker_records
+from .entry_directory import ENTRIES_KEY as ENTRIES_KEY
+from .entry_directory import EntryDirectory as EntryDirectory
+from .entry_directory import decode_entries as decode_entries
+from .entry_directory import encode_entries as encode_entries
 from .leader_change import LeaderChange as LeaderChange
 from .leader_change import leader_change_records as leader_change_records
 from .leader_change import parse_leader_change as parse_leader_change
@@ -58,6 +62,7 @@ from .schema import HEADERS_TYPE as HEADERS_TYPE
 from .schema import OFFSET_DELTA_FIELD as OFFSET_DELTA_FIELD
 from .schema import READ_SCHEMA as READ_SCHEMA
 from .schema import RECORD_SCHEMA as RECORD_SCHEMA
+from .schema import STRIPE_KEY as STRIPE_KEY
 from .schema import TIMESTAMP_TYPE as TIMESTAMP_TYPE
 from .schema import new_append_id as new_append_id
 from .schema import segment_schema as segment_schema

@@ -15,6 +15,9 @@ FORMAT_VERSION = "1"
 APPEND_ID_KEY: Final = b"spark_log.append_id"
 """The key of a segment's append id in its schema metadata."""
 
+STRIPE_KEY: Final = b"spark_log.stripe"
+"""The key of a stripe's number in the schema metadata of its objects and home markers."""
+
 APPEND_ID_CHARACTERS: Final = 22
 """Length of an append id: 16 random bytes in base64."""
 
@@ -70,22 +73,24 @@ def segment_schema(
     compaction_id: str | None = None,
     *,
     append_id: bytes | None = None,
+    is_stripe: bool = False,
 ) -> pa.Schema:
     """Return the schema of a segment file, with metadata that identifies the segment.
 
     Args:
         topic_id: the topic's id.
-        partition: the partition's number.
+        partition: the partition's number; the stripe's number of a stripe's object.
         name: the name of a rewritten segment, without ``.log``. It is known before the file is
             written. None for an appended segment, which gets its name by put-if-absent after it is
             written.
         compaction_id: the random id of the compaction that writes the segment; None for others.
         append_id: the segment's append id; None for a new one.
+        is_stripe: whether the file is an object of a stripe, with records of many partitions.
     """
     metadata: dict[str | bytes, str | bytes] = {
         "spark_log.format": FORMAT_VERSION,
         "spark_log.topic_id": topic_id,
-        "spark_log.partition": str(partition),
+        STRIPE_KEY if is_stripe else "spark_log.partition": str(partition),
         APPEND_ID_KEY: new_append_id() if append_id is None else append_id,
     }
     if name is not None:

@@ -35,6 +35,8 @@ from tests.simulation.quorum.simulation import QuorumSimulation
 from tests.simulation.replication.rules import REPLICATION_RULES
 from tests.simulation.replication.simulation import ReplicationSimulation
 from tests.simulation.simulation import Simulation, SimulationFailedError, SimulationResult
+from tests.simulation.stripes.rules import STRIPES_RULES
+from tests.simulation.stripes.simulation import StripesSimulation
 from tests.simulation.table.rules import TABLE_RULES
 from tests.simulation.table.simulation import TableSimulation
 from tests.simulation.transactions.kept_identities import KeptIdentitySimulation
@@ -105,6 +107,7 @@ SUBJECTS: Final = {
     "replicated-batches": Subject(
         ReplicatedBatchesSimulation, REPLICATED_BATCHES_RULES, "acknowledged records"
     ),
+    "stripes": Subject(StripesSimulation, STRIPES_RULES, "records"),
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),
 }
@@ -112,7 +115,8 @@ SUBJECTS: Final = {
 the consumer protocol, offsets that these commit with transactions, a compacted log, the table of
 committed offsets, the deletion of topics, a quorum of roots, transactions, transactions of clients
 that keep their identity, a replicated partition, a topic's table, group commit in a log and in a
-replicated partition, and a log and a compacted log with Parquet segments."""
+replicated partition, the stripes of a topic, and a log and a compacted log with Parquet
+segments."""
 
 
 @dataclass(frozen=True, slots=True)

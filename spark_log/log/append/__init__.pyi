@@ -1,6 +1,7 @@
 from .appender import AppendedBatches as AppendedBatches
 from .appender import Appender as Appender
 from .appender import LogAppendInfo as LogAppendInfo
+from .appender_state import OFTEN_SHORT_OF as OFTEN_SHORT_OF
 from .follower_appender import CopiedSegment as CopiedSegment
 from .follower_appender import DivergedReplicaError as DivergedReplicaError
 from .follower_appender import FollowerAppender as FollowerAppender

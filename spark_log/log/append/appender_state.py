@@ -10,7 +10,6 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     FencedLeaderEpochError,
-    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
     NotFoundError,
@@ -30,7 +29,7 @@ from spark_log.storage import is_listing_valid
 
 _log = logging.getLogger(__name__)
 
-_OFTEN_SHORT_OF = (OutOfOrderSequenceError, InvalidTxnStateError)
+OFTEN_SHORT_OF = (OutOfOrderSequenceError, InvalidTxnStateError)
 """Refusals that may only mean that the known state is short of what other processes appended."""
 
 
@@ -256,7 +255,7 @@ class AppenderState:
             FencedLeaderEpochError, UnknownLeaderEpochError: See `check`.
         """
         decisions = self._decisions(segment)
-        if any(isinstance(each, _OFTEN_SHORT_OF) for each in decisions.values()):
+        if any(isinstance(each, OFTEN_SHORT_OF) for each in decisions.values()):
             # Other processes may have appended the segments that the batch follows.
             self.observe_in_epoch(segment, is_epoch_certain=is_epoch_certain)
             decisions = self._decisions(segment)
@@ -278,14 +277,15 @@ class AppenderState:
                 continue
             decided.add(producer.producer_id)
             assert self._producers is not None
-            offset = self._producers.find(producer, header.record_count)
-            if offset is not None:
-                decisions[index] = offset
-                continue
-            try:
-                self._check_append(producer)
-            except (OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError) as no:
-                decisions[index] = no
+            decision = self._producers.decide(
+                producer,
+                header.record_count,
+                now_us=self._storage_us,
+                expiration_ms=self._config.producer_id_expiration_ms,
+                where=self._directory.path,
+            )
+            if decision is not None:
+                decisions[index] = decision
         return decisions
 
     def missing_markers(

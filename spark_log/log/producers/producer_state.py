@@ -15,6 +15,7 @@ from spark_log.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
+    SparkLogError,
 )
 from spark_log.log.producers.producer_entry import NOT_LISTED_US, ProducerEntry, SequenceRun
 from spark_log.log.producers.transaction_index import TransactionIndex
@@ -251,6 +252,33 @@ class ProducerState:
         if runs:
             return runs[-1].next_sequence
         return None if entry is None or self._continues_without_run(append) else 0
+
+    def decide(
+        self,
+        append: ProducerAppend,
+        record_count: int,
+        *,
+        now_us: int,
+        expiration_ms: int,
+        where: str,
+    ) -> int | SparkLogError | None:
+        """Return the offset of a repeat, the error that refuses an append, or None: append it.
+
+        Args:
+            append: the append.
+            record_count: its number of records.
+            now_us: the storage's time, or earlier.
+            expiration_ms: ``producer.id.expiration.ms``.
+            where: the partition's directory, for error messages.
+        """
+        offset = self.find(append, record_count)
+        if offset is not None:
+            return offset
+        try:
+            self.check(append, now_us=now_us, expiration_ms=expiration_ms, where=where)
+        except (OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError) as error:
+            return error
+        return None
 
     def without_expired(self, *, now_us: int, expiration_ms: int) -> ProducerState:
         """Return the state without expired producers (KIP-854).

@@ -1,6 +1,7 @@
 from .file_deletion import ABANDONED_US as ABANDONED_US
 from .file_deletion import DeletableFiles as DeletableFiles
 from .file_deletion import TableAllows as TableAllows
+from .file_deletion import delete_files as delete_files
 from .file_deletion import delete_found as delete_found
 from .file_deletion import delete_segments as delete_segments
 from .file_deletion import find_deletable as find_deletable
@@ -21,5 +22,6 @@ from .merger import live_batches as live_batches
 from .merger import merge as merge
 from .merger import merge_recent as merge_recent
 from .merger import moderate_batches as moderate_batches
+from .merger import write_home as write_home
 from .recent_batches import RecentBatch as RecentBatch
 from .recent_batches import RecentBatches as RecentBatches

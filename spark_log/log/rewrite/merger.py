@@ -241,6 +241,52 @@ def _check_exist(directory: PartitionDirectory, base_offsets: Iterable[int]) -> 
             raise NotFoundError(f"{path}: no such file", path=path)
 
 
+def write_home(
+    directory: PartitionDirectory,
+    base_offset: int,
+    batches: Iterable[_Batches],
+    *,
+    compression: str,
+    index_interval_bytes: int = DEFAULT_INTERVAL_BYTES,
+) -> SegmentName:
+    """Put records that another kind of file has, as a rewritten segment; return its name.
+
+    Any number of processes may do so at once: segments that overlap have the same records at the
+    same offsets.
+
+    Args:
+        directory: the partition's directory.
+        base_offset: the first record's offset.
+        batches: headers relative to this offset, and the rows of all of them, in order and without
+            gaps; at least one. Their checksums have been checked.
+        compression: compression of the segment: ``none``, ``lz4`` or ``zstd``.
+        index_interval_bytes: the topic's ``index.interval.bytes``.
+
+    Raises:
+        InvalidRecordError: together the records are too large for one segment.
+        UnknownOutcomeError: the segment may exist. This does no harm; it may be written again.
+        StorageError: the segment was not written.
+    """
+    batches = list(batches)
+    name = SegmentName(base_offset, base_offset + batches[-1][0][-1].last_offset_delta, 1)
+    writer = SegmentWriter(
+        directory.store,
+        directory.path,
+        topic_id=directory.topic_id,
+        partition=directory.partition,
+        compression=compression,
+        index_interval_bytes=index_interval_bytes,
+        name=name,
+    )
+    try:
+        for headers, records in join_batches(batches):
+            writer.write_rewritten(records, joined_headers(headers, records))
+        _put(directory, name, writer, sync=True)
+    finally:
+        writer.discard()
+    return name
+
+
 def _put(
     directory: PartitionDirectory,
     name: SegmentName,

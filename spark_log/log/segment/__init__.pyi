@@ -1,5 +1,8 @@
 from .appended_segment import AppendedSegment as AppendedSegment
+from .arrow_batches import ArrowBatches as ArrowBatches
+from .arrow_batches import corrupt_segment as corrupt_segment
 from .batch_append import BatchAppend as BatchAppend
+from .batch_append import ConsecutiveBatches as ConsecutiveBatches
 from .batch_append import consecutive_batches as consecutive_batches
 from .fetched_records import FetchedRecords as FetchedRecords
 from .file import TAIL_BYTES as TAIL_BYTES
@@ -7,10 +10,12 @@ from .file import WHOLE_BYTES as WHOLE_BYTES
 from .file import ColumnStatistics as ColumnStatistics
 from .file import LeftOutColumns as LeftOutColumns
 from .file import RowStatistics as RowStatistics
+from .file import open_segment_file as open_segment_file
 from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder
 from .log_batch import IsAborted as IsAborted
 from .log_batch import LogBatch as LogBatch
+from .log_batch import cut_batches as cut_batches
 from .offset_index import OffsetIndex as OffsetIndex
 from .parquet import PAGE_DTYPE as PAGE_DTYPE
 from .parquet import ParquetSegmentWriter as ParquetSegmentWriter

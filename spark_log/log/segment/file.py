@@ -172,6 +172,14 @@ class SegmentFile(ABC):
             ValueError: the batch is damaged.
         """
 
+    def custom_metadata(self, ordinal: int) -> dict[bytes, bytes]:
+        """Return the custom metadata of a record batch; only an Arrow file has them.
+
+        Raises:
+            ValueError: the batch is damaged.
+        """
+        raise NotImplementedError
+
     def problem_for_others(self, ordinal: int) -> str | None:
         """Return the problem of a record batch that only other programs would meet.
 
@@ -278,8 +286,11 @@ class _ArrowFile(SegmentFile):
     def message(self, ordinal: int) -> memoryview:
         """Return the Arrow message of a batch: the bytes in front of its body."""
 
+    def custom_metadata(self, ordinal: int) -> dict[bytes, bytes]:
+        return arrow_ipc.custom_metadata(self.message(ordinal))
+
     def packed_headers(self, ordinal: int, append_id: bytes) -> PackedHeaders:
-        metadata = arrow_ipc.custom_metadata(self.message(ordinal))
+        metadata = self.custom_metadata(ordinal)
         value, check = metadata.get(METADATA_KEY), metadata.get(CHECK_KEY)
         if value is None:
             raise ValueError("no batch header")

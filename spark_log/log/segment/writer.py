@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
@@ -22,6 +23,7 @@ from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.validator import LogValidator
 from spark_log.record import (
     CHECK_KEY,
+    ENTRIES_KEY,
     METADATA_KEY,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -31,11 +33,13 @@ from spark_log.record import (
     RECORD_SCHEMA,
     BatchHeader,
     EndTransactionMarker,
+    EntryDirectory,
     ProducerAppend,
     SmallBatch,
     batch_crc32c,
     content_crc32c,
     encode_check,
+    encode_entries,
     encode_headers,
     file_template,
     latest_timestamp_us,
@@ -79,6 +83,7 @@ class SegmentWriter:
         with_offsets: bool = False,
         name: SegmentName | None = None,
         compaction_id: str | None = None,
+        is_stripe: bool = False,
         copies: StagedCopies | None = None,
         on_failure: Callable[[StorageError], None] | None = None,
     ) -> None:
@@ -99,6 +104,8 @@ class SegmentWriter:
                 lacks some offsets.
             name: name of a rewritten segment, which its file contains; None for a plain segment.
             compaction_id: id of the compaction that writes the segment; None for another writer.
+            is_stripe: whether to write an object of a stripe, which needs `write_entries` at its
+                end; ``partition`` is the stripe's number.
             copies: the segment's copies on other roots, made while it is written; None makes none.
             on_failure: function that is called with the error, before it is raised, if the segment
                 cannot be staged.
@@ -127,7 +134,9 @@ class SegmentWriter:
         self._errors = _ReportedErrors(directory, on_failure)
         self._file: _ArrowFile | None = None
         self._small: _SmallFile | None = None
-        self._may_be_small = name is None and compaction_id is None and not with_offsets
+        self._is_stripe = is_stripe
+        is_plain = name is None and compaction_id is None and not with_offsets
+        self._may_be_small = is_plain and not is_stripe
         if not self._may_be_small:
             with self._errors:
                 self._arrow_file()
@@ -138,6 +147,7 @@ class SegmentWriter:
         self._headers: tuple[BatchHeader, ...] = ()
         self._producers: tuple[ProducerAppend | None, ...] = ()
         self._markers: tuple[EndTransactionMarker, ...] = ()
+        self._ordinals: list[int] = []
 
     @property
     def record_count(self) -> int:
@@ -205,25 +215,67 @@ class SegmentWriter:
         Raises:
             StorageFullError: no part of the segment will be visible.
         """
+        self._write_all(batches, NO_TIMESTAMP)
+        self._producers = tuple(batch.producer for batch in batches)
+
+    def write_entries(
+        self,
+        entries: Sequence[BatchAppend | EndTransactionMarker],
+        partitions: Sequence[int],
+        timestamp_us: int,
+    ) -> EntryDirectory:
+        """Write the batches and transaction markers of several partitions; return their directory.
+
+        They are an object of a stripe, which may have nothing else. Small batches share an Arrow
+        batch, as in `write_batches`. The last Arrow batch has no rows, and has the directory
+        (`record.entry_directory`).
+
+        Args:
+            entries: batches that have been validated (`validated_batch`), and markers; at least
+                one.
+            partitions: the partition of each entry, ascending.
+            timestamp_us: timestamp of the markers' control records, microseconds since the epoch.
+
+        Raises:
+            StorageFullError: no part of the object will be visible.
+        """
+        self._write_all(entries, timestamp_us)
+        value = encode_entries(partitions, self._ordinals, self._headers)
+        with self._errors:
+            self._arrow_file().write_metadata({ENTRIES_KEY: value})
+        return EntryDirectory(
+            np.array(partitions, np.int32), np.array(self._ordinals, np.int32), self._headers
+        )
+
+    def _write_all(
+        self, entries: Sequence[BatchAppend | EndTransactionMarker], timestamp_us: int
+    ) -> None:
+        """Write batches and markers, of which small ones share an Arrow batch."""
         attributes = 0 if self._validator is None else self._validator.attributes
         headers: list[BatchHeader] = []
-        first, least_us, size_bytes, delta = 0, NO_TIMESTAMP, 0, 0
-        for number, batch in enumerate(batches):
-            records, taken = batch.records, self._taken(batch.records)
-            header, earliest_us = self._header(taken, batch.producer, delta, 0, attributes)
-            is_first = number == first
-            least_us = earliest_us if is_first else min(least_us, earliest_us)
+        joined: list[pa.RecordBatch] = []
+        first, ordinal, least_us, size_bytes, delta = 0, 0, NO_TIMESTAMP, 0, 0
+        for number, entry in enumerate(entries):
+            if isinstance(entry, BatchAppend):
+                records, taken = entry.records, self._taken(entry.records)
+                header, earliest_us = self._header(taken, entry.producer, delta, 0, attributes)
+            else:
+                records = taken = marker_records((entry,), timestamp_us)
+                header = entry.header(delta, self._leader_epoch, timestamp_us)
+                earliest_us = timestamp_us
+            joined.append(records)
+            least_us = earliest_us if number == first else min(least_us, earliest_us)
             headers.append(header)
             delta += records.num_rows
             size_bytes += records.nbytes
-            if size_bytes >= _ARROW_BATCH_BYTES or number == len(batches) - 1:
-                if number > first:
-                    joined = [each.records for each in batches[first : number + 1]]
+            if size_bytes >= _ARROW_BATCH_BYTES or number == len(entries) - 1:
+                if len(joined) > 1:
                     taken = self._taken(pa.concat_batches(joined))
                 self._write(taken, headers[first:], least_us)
-                first, size_bytes = number + 1, 0
+                self._ordinals += [ordinal] * len(joined)
+                first, ordinal, size_bytes = number + 1, ordinal + 1, 0
+                joined.clear()
         self._headers = tuple(headers)
-        self._producers = tuple(batch.producer for batch in batches)
 
     def write_markers(self, markers: Sequence[EndTransactionMarker], timestamp_us: int) -> None:
         """Write transaction markers, each as a control batch, in one Arrow batch.
@@ -347,7 +399,9 @@ class SegmentWriter:
     def _arrow_file(self) -> _ArrowFile:
         """Return the staged file, which is made when it is needed."""
         if self._file is None:
-            schema = segment_schema(*self._identity, append_id=self._append_id)
+            schema = segment_schema(
+                *self._identity, append_id=self._append_id, is_stripe=self._is_stripe
+            )
             if self._with_offsets:
                 schema = schema.append(OFFSET_DELTA_FIELD)
             self._file = _ArrowFile(self._store, self._directory, schema, self._compression)
@@ -467,6 +521,11 @@ class _ArrowFile:
             records.replace_schema_metadata(self._metadata),
             custom_metadata={METADATA_KEY: value, CHECK_KEY: check},
         )
+
+    def write_metadata(self, metadata: Mapping[bytes, bytes]) -> None:
+        """Write an Arrow batch without rows that has custom metadata."""
+        empty = pa.RecordBatch.from_pylist([], RECORD_SCHEMA.with_metadata(self._metadata))
+        self._writer.write_batch(empty, custom_metadata=metadata)
 
     def close(self) -> StagedFile:
         self._writer.close()

@@ -1,2 +1,11 @@
+from .producer_columns import PRODUCER_TYPE as PRODUCER_TYPE
+from .producer_columns import checked as checked
+from .producer_columns import columns_crc32c as columns_crc32c
+from .producer_columns import producer_column as producer_column
+from .producer_columns import producer_of as producer_of
+from .producer_columns import readable_schema as readable_schema
+from .producer_columns import transactions_content as transactions_content
+from .producer_columns import transactions_of as transactions_of
+from .producer_columns import with_checksum as with_checksum
 from .snapshot import Snapshot as Snapshot
 from .snapshots import Snapshots as Snapshots

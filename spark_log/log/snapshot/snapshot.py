@@ -13,34 +13,34 @@ producers whose records were deleted is in the newest snapshot alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from google_crc32c import extend
 from pyarrow import ipc
 
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import (
-    AbortedTransaction,
-    EpochRun,
-    OpenTransaction,
-    ProducerEntry,
-    ProducerState,
-    SequenceRun,
-    TransactionIndex,
-)
+from spark_log.log.producers import EpochRun, ProducerState, TransactionIndex
 from spark_log.log.segment import SegmentSummary
+from spark_log.log.snapshot.producer_columns import (
+    PRODUCER_TYPE,
+    checked,
+    columns_crc32c,
+    producer_column,
+    producer_of,
+    readable_schema,
+    struct_array,
+    transactions_content,
+    transactions_of,
+    with_checksum,
+)
 from spark_log.record import (
     FORMAT_VERSION,
     TIMESTAMP_TYPE,
-    array_crc32c,
     int_array,
     ints_of,
-    nullable_int_array,
 )
 from spark_log.util import parse_json
 
@@ -56,26 +56,11 @@ _SEGMENT_TYPE = pa.struct(
         pa.field("max_timestamp", TIMESTAMP_TYPE, nullable=False),
     ]
 )
-_RUN_TYPE = pa.struct(
-    [
-        pa.field("base_sequence", pa.int32(), nullable=False),
-        pa.field("base_offset", pa.int64(), nullable=False),
-        pa.field("record_count", pa.int64(), nullable=False),
-    ]
-)
-_PRODUCER_TYPE = pa.struct(
-    [
-        pa.field("producer_id", pa.int64(), nullable=False),
-        pa.field("producer_epoch", pa.int16(), nullable=False),
-        pa.field("appended", TIMESTAMP_TYPE, nullable=False),
-        pa.field("runs", pa.list_(_RUN_TYPE), nullable=False),
-    ]
-)
 SNAPSHOT_SCHEMA = pa.schema(
     [
         pa.field("offset", pa.int64(), nullable=False),
         pa.field("segments", pa.list_(_SEGMENT_TYPE), nullable=False),
-        pa.field("producers", pa.list_(_PRODUCER_TYPE), nullable=False),
+        pa.field("producers", pa.list_(PRODUCER_TYPE), nullable=False),
     ]
 )
 """Columns of a snapshot file."""
@@ -123,7 +108,7 @@ class Snapshot:
             [
                 int_array([self.offset], pa.int64()),
                 _in_one_row(_segment_column(self.segments)),
-                _in_one_row(_producer_column(tuple(self.producers.entries()))),
+                _in_one_row(producer_column(tuple(self.producers.entries()))),
             ],
             schema=SNAPSHOT_SCHEMA,
         )
@@ -131,7 +116,7 @@ class Snapshot:
             "spark_log.format": FORMAT_VERSION,
             "spark_log.topic_id": topic_id,
             "spark_log.partition": str(partition),
-            "spark_log.crc32c": str(_crc32c(batch)),
+            "spark_log.crc32c": str(columns_crc32c(batch)),
         }
         sink = pa.BufferOutputStream()
         schema = SNAPSHOT_SCHEMA.with_metadata(metadata)
@@ -144,14 +129,14 @@ class Snapshot:
 
     def _custom_metadata(self) -> dict[bytes, bytes]:
         ids = ",".join(each.append_id for each in self.segments)
-        metadata = {_IDS_KEY: _with_checksum(ids)}
+        metadata = {_IDS_KEY: with_checksum(ids)}
         compacted = [each for each in self.segments if each.name.is_compacted]
         if compacted:
             horizons = json.dumps([each.delete_horizon_us for each in compacted])
-            metadata[_HORIZONS_KEY] = _with_checksum(horizons)
+            metadata[_HORIZONS_KEY] = with_checksum(horizons)
         transactions = self.producers.transactions
         if transactions.is_complete:
-            metadata[_TRANSACTIONS_KEY] = _with_checksum(_encode_transactions(self.producers))
+            metadata[_TRANSACTIONS_KEY] = with_checksum(_encode_transactions(self.producers))
         return metadata
 
     @classmethod
@@ -176,9 +161,9 @@ class Snapshot:
                 raise ValueError("its columns are not a snapshot's")
             batch, custom_metadata = file.get_batch_with_custom_metadata(0)
             batch.validate(full=True)
-            if metadata.get(b"spark_log.crc32c") != str(_crc32c(batch)).encode():
+            if metadata.get(b"spark_log.crc32c") != str(columns_crc32c(batch)).encode():
                 raise ValueError("its checksum does not fit")
-            batch = batch.cast(_readable(SNAPSHOT_SCHEMA))
+            batch = batch.cast(readable_schema(SNAPSHOT_SCHEMA))
         except (OSError, pa.ArrowException) as error:
             raise ValueError(f"it is not a readable Arrow file: {error}") from None
         (offset,) = batch.column("offset").to_pylist()
@@ -190,82 +175,12 @@ class Snapshot:
             custom_metadata.get(_TRANSACTIONS_KEY), offset
         )
         summaries = tuple(_segments(segments, ids))
-        entries = (_producer(row, earlier_runs) for row in producers)
+        entries = (producer_of(row, earlier_runs) for row in producers)
         return cls(
             offset,
             _with_horizons(summaries, custom_metadata.get(_HORIZONS_KEY)),
             ProducerState(offset, entries, transactions),
         )
-
-
-def _with_checksum(text: str) -> bytes:
-    """Return the CRC-32C of a text in hexadecimal digits, a colon, and the text."""
-    data = text.encode()
-    return b"%08x:" % extend(0, data) + data
-
-
-def _checked(value: bytes, what: str) -> str:
-    """Return the text behind a checksum.
-
-    Raises:
-        ValueError: the value is damaged.
-    """
-    crc32c, _, data = value.partition(b":")
-    if crc32c != b"%08x" % extend(0, data):
-        raise ValueError(f"the checksum of its {what} does not fit")
-    return data.decode()
-
-
-def _encode_transactions(producers: ProducerState) -> str:
-    transactions = producers.transactions
-    open_ones = [
-        [each.producer_id, each.producer_epoch, each.first_offset] for each in transactions.open
-    ]
-    aborted = [
-        [each.producer_id, each.first_offset, each.marker_offset] for each in transactions.aborted
-    ]
-    content: dict[str, Any] = {
-        "open": open_ones,
-        "aborted": aborted,
-        "unlisted": transactions.unlisted,
-    }
-    earlier_runs = {
-        str(producer_id): [
-            [epoch, run.base_sequence, run.base_offset, run.record_count]
-            for epoch, run in entry.earlier_runs
-        ]
-        for producer_id, entry in producers.entries()
-        if entry.earlier_runs
-    }
-    if earlier_runs:
-        content["earlier_runs"] = earlier_runs
-    return json.dumps(content, separators=(",", ":"))
-
-
-def _decode_transactions(
-    value: bytes | None, offset: int
-) -> tuple[TransactionIndex, dict[int, tuple[EpochRun, ...]]]:
-    """Return the transactions at an offset, and producers' runs of earlier epochs.
-
-    Without a value the index is incomplete, and the runs are missing.
-
-    Raises:
-        ValueError: the value is damaged.
-    """
-    if value is None:
-        return TransactionIndex(offset, is_complete=False), {}
-    content = parse_json(_checked(value, "transactions"))
-    earlier_runs = {
-        int(producer_id): tuple((epoch, SequenceRun(*run)) for epoch, *run in runs)
-        for producer_id, runs in content.get("earlier_runs", {}).items()
-    }
-    index = TransactionIndex(
-        offset,
-        open_transactions=(OpenTransaction(*each) for each in content["open"]),
-        aborted=(AbortedTransaction(*each) for each in content["aborted"]),
-        unlisted=((start, end) for start, end in content["unlisted"]),
-    )
-    return index, earlier_runs
 
 
 def _decode_ids(value: bytes | None, count: int) -> list[str]:
@@ -276,7 +191,7 @@ def _decode_ids(value: bytes | None, count: int) -> list[str]:
     """
     if value is None:
         return [""] * count
-    ids = _checked(value, "append ids").split(",") if count else []
+    ids = checked(value, "append ids").split(",") if count else []
     if len(ids) != count:
         raise ValueError(f"it has {len(ids)} append ids for {count} segments")
     return ids
@@ -295,7 +210,7 @@ def _with_horizons(
         return summaries
     horizons = [None] * compacted
     if value is not None:
-        horizons = parse_json(_checked(value, "delete horizons"))
+        horizons = parse_json(checked(value, "delete horizons"))
     is_valid = isinstance(horizons, list) and all(
         type(each) in (int, NoneType) for each in horizons
     )
@@ -308,26 +223,23 @@ def _with_horizons(
     )
 
 
-def _crc32c(batch: pa.RecordBatch) -> int:
-    crc = 0
-    for column in batch.columns:
-        crc = array_crc32c(column, crc)
-    return crc
+def _encode_transactions(producers: ProducerState) -> str:
+    return json.dumps(transactions_content(producers), separators=(",", ":"))
 
 
-def _readable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with timestamps as int64, in microseconds."""
+def _decode_transactions(
+    value: bytes | None, offset: int
+) -> tuple[TransactionIndex, dict[int, tuple[EpochRun, ...]]]:
+    """Return the transactions at an offset, and producers' runs of earlier epochs.
 
-    def plain(kind: pa.DataType) -> pa.DataType:
-        if pa.types.is_timestamp(kind):
-            return pa.int64()
-        if pa.types.is_list(kind):
-            return pa.list_(plain(kind.value_type))
-        if pa.types.is_struct(kind):
-            return pa.struct([field.with_type(plain(field.type)) for field in kind.fields])
-        return kind
+    Without a value the index is incomplete, and the runs are missing.
 
-    return pa.schema([field.with_type(plain(field.type)) for field in schema])
+    Raises:
+        ValueError: the value is damaged.
+    """
+    if value is None:
+        return TransactionIndex(offset, is_complete=False), {}
+    return transactions_of(parse_json(checked(value, "transactions")), offset)
 
 
 def _in_one_row(items: pa.Array) -> pa.ListArray:
@@ -348,7 +260,7 @@ def _segment_column(summaries: tuple[SegmentSummary, ...]) -> pa.StructArray:
         "min_timestamp": [summary.min_timestamp_us for summary in summaries],
         "max_timestamp": [summary.max_timestamp_us for summary in summaries],
     }
-    return _struct_array(_SEGMENT_TYPE, columns)
+    return struct_array(_SEGMENT_TYPE, columns)
 
 
 def _segments(column: pa.StructArray, append_ids: Sequence[str]) -> Iterator[SegmentSummary]:
@@ -367,52 +279,3 @@ def _rows(column: pa.StructArray, names: Iterable[str]) -> Iterator[tuple[Any, .
         for field in fields
     ]
     return zip(*values, strict=True)
-
-
-def _producer_column(entries: tuple[tuple[int, ProducerEntry], ...]) -> pa.StructArray:
-    runs = [run for _, entry in entries for run in entry.runs]
-    ends = np.cumsum([0, *(len(entry.runs) for _, entry in entries)])
-    run_columns = {
-        "base_sequence": [run.base_sequence for run in runs],
-        "base_offset": [run.base_offset for run in runs],
-        "record_count": [run.record_count for run in runs],
-    }
-    columns = {
-        "producer_id": [producer_id for producer_id, _ in entries],
-        "producer_epoch": [entry.epoch for _, entry in entries],
-        "appended": [entry.appended_us for _, entry in entries],
-    }
-    lists = pa.ListArray.from_arrays(
-        int_array(ends, pa.int32()), _struct_array(_RUN_TYPE, run_columns)
-    )
-    return _struct_array(_PRODUCER_TYPE, columns, {"runs": lists})
-
-
-def _struct_array(
-    of_type: pa.StructType,
-    columns: Mapping[str, list[int] | list[int | None]],
-    others: Mapping[str, pa.Array] | None = None,
-) -> pa.StructArray:
-    """Return a struct array from columns of numbers, and other columns that are arrays already."""
-    arrays = dict(others or {})
-    for name, values in columns.items():
-        kind = of_type.field(name).type
-        is_time = pa.types.is_timestamp(kind)
-        array = nullable_int_array(values, pa.int64() if is_time else kind)
-        arrays[name] = array.view(kind) if is_time else array
-    fields = of_type.fields
-    return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields)
-
-
-def _producer(
-    row: dict[str, Any], earlier_runs: Mapping[int, tuple[EpochRun, ...]]
-) -> tuple[int, ProducerEntry]:
-    runs = tuple(SequenceRun(**run) for run in row["runs"])
-    producer_id = row["producer_id"]
-    entry = ProducerEntry(
-        row["producer_epoch"],
-        runs,
-        row["appended"],
-        earlier_runs=earlier_runs.get(producer_id, ()),
-    )
-    return producer_id, entry

@@ -1,0 +1,145 @@
+"""Measures an object of a stripe beside one segment for each of its partitions.
+
+    python -m benchmarks.stripes
+
+Each partition gets one record of 100 bytes by one producer. Times are CPU times of this process for
+each entry, the medians of several tries, in turns; files are in memory. Sizes are those of the
+files, for each entry.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+
+import pyarrow as pa
+
+from benchmarks.log_report import Figure, Report, parser, run
+from spark_log.config import TopicConfig
+from spark_log.log import BatchAppend, LocalLog, PartitionDirectory
+from spark_log.log.stripe import (
+    StripeAppender,
+    StripeDirectory,
+    StripeEntry,
+    StripeReader,
+    stripe_path,
+    take_home,
+)
+from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE, ProducerAppend
+from spark_log.storage.memory import MemoryStore
+
+PARTITIONS = (10, 100, 1000)
+TRIES = 7
+TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
+TOPIC = f"flights.{TOPIC_ID}"
+CONFIG = TopicConfig.parse({"flush.on.append": False, "merge.tail.segments": 0})
+
+
+class Topic:
+    """A topic in memory: a stripe, and a log for each partition that is appended to alone.
+
+    Attributes:
+        store: the files.
+        stripe: the stripe's directory.
+        alone: the logs.
+    """
+
+    def __init__(self, partitions: int) -> None:
+        """Open a topic.
+
+        Args:
+            partitions: number of partitions.
+        """
+        self.store = MemoryStore(f"stripes of {partitions}")
+        self.stripe = StripeDirectory(
+            self.store, stripe_path(TOPIC, 0), topic_id=TOPIC_ID, stripe=0, config=CONFIG
+        )
+        self.alone = [self._open("alone", each) for each in range(partitions)]
+
+    def home(self, partition: int) -> LocalLog:
+        """Return the log of a partition's records at home."""
+        return self._open("flights", partition)
+
+    def directory(self, partition: int) -> PartitionDirectory:
+        """Return the directory of a partition's records at home."""
+        return self.home(partition).files
+
+    def size_bytes(self, directory: str, suffix: str) -> int:
+        """Return the size of a directory's last file of a kind."""
+        sizes = [each.size_bytes for each in self.store.list(directory) if suffix in each.name]
+        return sizes[-1]
+
+    def append_each(self, batch: BatchAppend) -> None:
+        """Append a batch to each log."""
+        for log in self.alone:
+            log.append(batch.records, producer=batch.producer)
+
+    def _open(self, name: str, partition: int) -> LocalLog:
+        directory = f"{TOPIC}/{name}-{partition}"
+        return LocalLog(
+            self.store, directory, topic_id=TOPIC_ID, partition=partition, config=CONFIG
+        )
+
+
+def batch_of(number: int) -> BatchAppend:
+    """Return one record of 100 bytes with a sequence number."""
+    columns = [
+        pa.nulls(1, pa.binary()),
+        pa.array([b"x" * 100], pa.binary()),
+        pa.nulls(1, HEADERS_TYPE),
+        pa.array([1_700_000_000_000_000], pa.int64()).view(TIMESTAMP_TYPE),
+    ]
+    records = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
+    return BatchAppend(records, ProducerAppend(7, 0, number))
+
+
+def read_all(reader: StripeReader, partitions: int, offset: int) -> None:
+    """Read one record of each partition."""
+    for partition in range(partitions):
+        reader.read(partition, offset)
+
+
+def figures() -> Iterator[Figure]:
+    """Yield the figures."""
+    for partitions in PARTITIONS:
+        topic = Topic(partitions)
+        appender = StripeAppender(topic.stripe)
+        reader = StripeReader(topic.stripe, topic.home)
+        reader.poll()
+        times: dict[str, list[float]] = {}
+        for number in range(TRIES):
+            batch = batch_of(number)
+            entries = [StripeEntry(each, batch) for each in range(partitions)]
+            steps: dict[str, Callable[[], object]] = {
+                "append, a segment each": partial(topic.append_each, batch),
+                "append, one object": partial(appender.append, entries),
+                "take in an object": reader.poll,
+                "read it": partial(read_all, reader, partitions, number),
+                "take it home": partial(take_home, topic.stripe, topic.directory),
+            }
+            for name, step in steps.items():
+                began_s = time.process_time()
+                step()
+                spent_s = time.process_time() - began_s
+                times.setdefault(name, []).append(spent_s * 1e6 / partitions)
+        for name, found in times.items():
+            yield Figure(f"{partitions} partitions: {name}", median(found[1:]), "µs")
+        alone_bytes = topic.size_bytes(topic.alone[0].directory, ".log")
+        object_bytes = topic.size_bytes(topic.stripe.path, ".stripe") / partitions
+        yield Figure(f"{partitions} partitions: size, a segment each", alone_bytes, "bytes")
+        yield Figure(f"{partitions} partitions: size, one object", object_bytes, "bytes")
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Measure everything."""
+    return Report("stripes", list(figures()))
+
+
+def main() -> None:
+    """Run the benchmark."""
+    run(parser("stripes", __doc__), measure)
+
+
+if __name__ == "__main__":
+    main()

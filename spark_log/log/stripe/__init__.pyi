@@ -1,0 +1,12 @@
+from .appender import AppendResult as AppendResult
+from .appender import StripeAppender as StripeAppender
+from .directory import StripeDirectory as StripeDirectory
+from .entry import StripeEntry as StripeEntry
+from .file_names import stripe_of as stripe_of
+from .file_names import stripe_path as stripe_path
+from .freeing import find_freeable as find_freeable
+from .freeing import free as free
+from .group_commit import GroupCommit as GroupCommit
+from .home import TakenHome as TakenHome
+from .home import take_home as take_home
+from .reader import StripeReader as StripeReader

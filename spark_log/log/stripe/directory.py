@@ -1,0 +1,158 @@
+"""The directory of one stripe: its files in a listing, and how each is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from spark_log.config import TopicConfig
+from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.log.stripe.file_names import StripeFileName
+from spark_log.log.stripe.home_marker import decode_home
+from spark_log.log.stripe.state import StripeState
+from spark_log.log.stripe.stripe_object import StripeObject
+from spark_log.storage import (
+    FileInfo,
+    Store,
+    is_listing_valid,
+    listing_validity_ms,
+    newest_modified_us,
+)
+from spark_log.util import SYSTEM_CLOCK, Clock
+
+
+@dataclass(frozen=True, slots=True)
+class StripeListing:
+    """The files that one listing of a stripe shows.
+
+    Attributes:
+        files: each file, with the parts of its name.
+        newest_us: the newest last-modified time, microseconds since the epoch: the storage's time,
+            or an earlier one. 0 without files.
+    """
+
+    files: tuple[tuple[StripeFileName, FileInfo], ...]
+    newest_us: int
+
+    @classmethod
+    def of(cls, files: Sequence[FileInfo]) -> StripeListing:
+        """Return what a listing shows.
+
+        Args:
+            files: the files of the stripe's directory.
+        """
+        named = ((StripeFileName.parse(file.name), file) for file in files)
+        return cls(
+            tuple((name, file) for name, file in named if name is not None),
+            newest_modified_us(files),
+        )
+
+    @property
+    def home_number(self) -> int:
+        """Number of the newest home marker; 0 without one."""
+        return max((name.number for name, _ in self.files if name.is_home), default=0)
+
+    @property
+    def end_number(self) -> int:
+        """The number after the last listed object; 0 without one."""
+        return max((name.number + 1 for name, _ in self.files if not name.is_home), default=0)
+
+
+class StripeDirectory:
+    """The directory of one stripe, as one process accesses it.
+
+    Attributes:
+        store: the store that holds the stripe.
+        path: the stripe's directory, relative to the store's root (`stripe_path`).
+        topic_id: the topic's id; checked against every file.
+        stripe: number of the stripe; checked against every file.
+        config: the topic's settings.
+        clock: the clock whose monotonic time dates what is known.
+        valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        *,
+        topic_id: str,
+        stripe: int,
+        config: TopicConfig | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        """Access no storage yet.
+
+        Args:
+            store: the store that holds the stripe.
+            path: the stripe's directory, relative to the store's root.
+            topic_id: the topic's id.
+            stripe: number of the stripe.
+            config: the topic's settings; None for the defaults.
+            clock: the clock whose monotonic time dates what is known.
+        """
+        self.store = store
+        self.path = path
+        self.topic_id = topic_id
+        self.stripe = stripe
+        self.config = config or TopicConfig()
+        self.clock = clock
+        self.valid_ms = listing_validity_ms(self.config.file_delete_delay_ms)
+
+    def __repr__(self) -> str:
+        return f"<StripeDirectory url='{self.store.url}/{self.path}'>"
+
+    def file_path(self, number: int, *, is_home: bool = False) -> str:
+        """Return the path of an object, or of the home marker with the state before it."""
+        return f"{self.path}/{StripeFileName(number, is_home).file_name}"
+
+    def is_outdated(self, observed_ms: float) -> bool:
+        """Return whether a number may have been used and freed since it was known to be unused.
+
+        Args:
+            observed_ms: monotonic time at which the number was unused (protocol P3).
+        """
+        return not is_listing_valid(self.clock, observed_ms, self.valid_ms)
+
+    def list(self) -> StripeListing:
+        """List the stripe.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        return StripeListing.of(tuple(self.store.list(self.path)))
+
+    def open(self, number: int) -> StripeObject | None:
+        """Open an object; return None if the stripe has none of this number.
+
+        Raises:
+            CorruptRecordError: the object is damaged.
+            StorageError: the storage does not answer.
+        """
+        try:
+            return StripeObject(
+                self.store,
+                self.file_path(number),
+                number,
+                topic_id=self.topic_id,
+                stripe=self.stripe,
+            )
+        except NotFoundError:
+            return None
+
+    def read_home(self, number: int) -> StripeState:
+        """Return the state in a home marker.
+
+        Raises:
+            NotFoundError: the marker does not exist.
+            CorruptRecordError: the marker is damaged.
+            StorageError: the storage does not answer.
+        """
+        path = self.file_path(number, is_home=True)
+        data = self.store.open_buffer(path)
+        try:
+            return decode_home(data, number, topic_id=self.topic_id, stripe=self.stripe)
+        except ValueError as error:
+            raise CorruptRecordError(
+                f"{path}: {error}. Restore the home marker from a copy", path=path
+            ) from None

@@ -1,0 +1,79 @@
+"""Entries to append to a stripe: batches and transaction markers, each for one partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_log.log.segment import BatchAppend, ConsecutiveBatches
+from spark_log.record import EndTransactionMarker
+
+
+@dataclass(frozen=True, slots=True)
+class StripeEntry:
+    """A batch of one producer, or a transaction marker, for one partition. It has no offset yet.
+
+    Attributes:
+        partition: number of the partition.
+        content: the batch or the marker.
+    """
+
+    partition: int
+    content: BatchAppend | EndTransactionMarker
+
+    @property
+    def producer_id(self) -> int | None:
+        """The producer's id; None for a batch without a producer."""
+        if isinstance(self.content, EndTransactionMarker):
+            return self.content.producer_id
+        return None if self.content.producer is None else self.content.producer.producer_id
+
+    @property
+    def record_count(self) -> int:
+        """Number of records, which is the number of offsets that the entry takes."""
+        content = self.content
+        return 1 if isinstance(content, EndTransactionMarker) else content.record_count
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate size of the records in memory."""
+        content = self.content
+        return 64 if isinstance(content, EndTransactionMarker) else int(content.records.nbytes)
+
+
+def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]) -> list[int]:
+    """Return which of the waiting entries one object may hold (`ConsecutiveBatches`).
+
+    Args:
+        entries: all entries of an append, in order.
+        waiting: indexes of the entries that are not in the stripe and not refused, in order.
+
+    Returns:
+        Indexes of the entries, sorted by partition; at least one if an entry waits.
+    """
+    of_partition: dict[int, ConsecutiveBatches] = defaultdict(ConsecutiveBatches)
+    chosen = [
+        index
+        for index in waiting
+        if of_partition[entries[index].partition].accepts(entries[index].content)
+    ]
+    return sorted(chosen, key=lambda index: entries[index].partition)
+
+
+def first_of_producers(entries: Sequence[StripeEntry], waiting: Iterable[int]) -> list[int]:
+    """Return the waiting entries that are the first of their producer in their partition.
+
+    The producer state decides these; entries behind them follow, or wait until these are decided.
+    """
+    seen: set[tuple[int, int]] = set()
+    firsts = []
+    for index in waiting:
+        producer_id = entries[index].producer_id
+        if producer_id is None:
+            continue
+        key = entries[index].partition, producer_id
+        if key not in seen:
+            seen.add(key)
+            firsts.append(index)
+    return firsts

@@ -1,0 +1,148 @@
+"""The state after a prefix of a stripe: the ends of its partitions, and their producers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from spark_log.errors import SparkLogError
+from spark_log.log.producers import NOT_LISTED_US, ProducerState, TransactionIndex
+from spark_log.log.segment import BatchAppend
+from spark_log.log.stripe.entry import StripeEntry
+from spark_log.record import EntryDirectory
+
+UNKNOWN_OFFSET: Final = -1
+"""The place of a transaction marker that a partition has: its state does not tell the offset."""
+
+
+class StripeState:
+    """The state after the objects before `next_number`. Every process derives the same one.
+
+    It follows from the directories of the objects alone: each entry in a stripe counts, since its
+    writer had taken in all objects before, and left out repeats and what is refused (protocol P2).
+
+    Attributes:
+        next_number: number of the next object.
+        is_overgrown: whether a partition has far more producers than at first, most of which may
+            have expired. The next listing forgets those.
+    """
+
+    def __init__(
+        self, next_number: int = 0, partitions: Mapping[int, ProducerState] | None = None
+    ) -> None:
+        """Begin with the state of a home marker; by default with that of an empty stripe.
+
+        Args:
+            next_number: number of the next object.
+            partitions: the producer state of each partition that has had entries.
+        """
+        self.next_number = next_number
+        self.is_overgrown = False
+        self._partitions = dict(partitions or {})
+        # Those of a marker may have producers whose times no listing has shown.
+        self._undated = set(self._partitions)
+
+    def partitions(self) -> Iterator[tuple[int, ProducerState]]:
+        """Yield each partition that has had entries, and its producer state, in order."""
+        yield from sorted(self._partitions.items())
+
+    def ends(self) -> dict[int, int]:
+        """Return the end offset of each partition that has had entries."""
+        return {partition: each.offset for partition, each in self._partitions.items()}
+
+    def end_offset(self, partition: int) -> int:
+        """Return the log end offset of a partition."""
+        producers = self._partitions.get(partition)
+        return 0 if producers is None else producers.offset
+
+    def transactions(self, partition: int) -> TransactionIndex:
+        """Return the transactions of a partition."""
+        return self._of(partition).transactions
+
+    def take(self, directory: EntryDirectory, *, keeps_aborted: bool) -> np.ndarray:
+        """Take in the next object.
+
+        Args:
+            directory: the object's entries.
+            keeps_aborted: whether aborted transactions are listed, for reads.
+
+        Returns:
+            The base offset of each entry, int64.
+        """
+        offsets: list[int] = []
+        for partition, headers in directory.groups():
+            producers = self._of(partition)
+            origin = producers.offset - headers[0].base_offset_delta
+            offsets += [origin + header.base_offset_delta for header in headers]
+            producers.replay(origin, headers, NOT_LISTED_US)
+            if not keeps_aborted:
+                producers.transactions.forget_aborted()
+            self._undated.add(partition)
+            self.is_overgrown |= producers.is_overgrown
+        self.next_number += 1
+        return np.array(offsets, np.int64)
+
+    def decide(
+        self, entry: StripeEntry, *, now_us: int, expiration_ms: int, where: str
+    ) -> int | SparkLogError | None:
+        """Decide whether an entry may be in the next object.
+
+        Args:
+            entry: the entry; all entries of its producer before it are in the stripe.
+            now_us: the storage's time, or an earlier one.
+            expiration_ms: ``producer.id.expiration.ms``.
+            where: the stripe's directory, for messages.
+
+        Returns:
+            The first offset of an entry that the stripe has (`UNKNOWN_OFFSET` of a marker), the
+            error that refuses the entry, or None if it may be put.
+        """
+        content, producers = entry.content, self._of(entry.partition)
+        if not isinstance(content, BatchAppend):
+            return UNKNOWN_OFFSET if producers.has_marker(content) else None
+        if content.producer is None:
+            return None
+        return producers.decide(
+            content.producer,
+            content.record_count,
+            now_us=now_us,
+            expiration_ms=expiration_ms,
+            where=f"{where}, partition {entry.partition}",
+        )
+
+    def on_listed(self, newest_us: int, expiration_ms: int) -> None:
+        """Date what was appended since the last listing, and forget producers that have expired.
+
+        Args:
+            newest_us: the newest last-modified time of a listing that began after the objects were
+                read. No append is newer.
+            expiration_ms: ``producer.id.expiration.ms``.
+        """
+        for partition in self._undated:
+            producers = self._partitions[partition]
+            producers.set_append_times(lambda offset: newest_us, newest_us)
+            if producers.is_overgrown:
+                producers = producers.without_expired(now_us=newest_us, expiration_ms=expiration_ms)
+                self._partitions[partition] = producers
+        self._undated.clear()
+        self.is_overgrown = False
+
+    def forget_aborted_before(self, ends: Mapping[int, int]) -> None:
+        """Forget aborted transactions whose markers are at home, where readers find them.
+
+        Args:
+            ends: the end offset at home of each partition.
+        """
+        for partition, end in ends.items():
+            index = self._of(partition).transactions
+            kept = [each for each in index.aborted if each.marker_offset >= end]
+            index.forget_aborted()
+            index.add_aborted(kept)
+
+    def _of(self, partition: int) -> ProducerState:
+        producers = self._partitions.get(partition)
+        if producers is None:
+            producers = self._partitions[partition] = ProducerState()
+        return producers

@@ -1,0 +1,189 @@
+"""An object of a stripe: an immutable Arrow file with batches of many partitions.
+
+On storage: ``<number>.stripe``, a file of `SegmentWriter.write_entries`. Its last Arrow batch has
+no rows; its metadata has the directory (`record.entry_directory`). The offsets of the records are
+not in the file: they follow from the objects before it. A put makes it visible whole or not at all,
+so a crash leaves a complete object or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log.files import SegmentName
+from spark_log.log.segment import (
+    ArrowBatches,
+    IsAborted,
+    LogBatch,
+    corrupt_segment,
+    cut_batches,
+    open_segment_file,
+)
+from spark_log.record import (
+    ENTRIES_KEY,
+    FORMAT_VERSION,
+    RECORD_SCHEMA,
+    STRIPE_KEY,
+    BatchHeader,
+    EntryDirectory,
+    decode_entries,
+)
+from spark_log.storage import Store
+
+_ENTRY_BYTES = 400
+"""Approximate memory of an entry's header as an object."""
+
+
+class StripeObject:
+    """An open object of a stripe: its directory, and its records on demand.
+
+    Opening it maps a local file; on an object store it reads the end of the file by one request,
+    which is all of a small object.
+
+    Attributes:
+        number: its number in the stripe.
+        path: the file's path, relative to the store's root.
+        directory: the entries.
+        append_id: random id of this file, from its writer (docs/adr/0003).
+    """
+
+    def __init__(self, store: Store, path: str, number: int, *, topic_id: str, stripe: int) -> None:
+        """Open an object.
+
+        Args:
+            store: the store that holds the object.
+            path: the file's path, relative to the store's root.
+            number: its number in the stripe.
+            topic_id: the topic's id; the file must have the same.
+            stripe: number of the stripe; the file must have the same.
+
+        Raises:
+            NotFoundError: the file does not exist.
+            CorruptRecordError: the file is not an object of this stripe, or its directory is
+                damaged.
+        """
+        self.number = number
+        self.path = path
+        try:
+            self._file = open_segment_file(store, path)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise self._corrupt(f"it is not a readable Arrow file: {error}") from None
+        metadata = self._file.schema.metadata or {}
+        owner = (
+            metadata.get(b"spark_log.format"),
+            metadata.get(b"spark_log.topic_id"),
+            metadata.get(STRIPE_KEY),
+        )
+        expected = FORMAT_VERSION.encode(), topic_id.encode(), b"%d" % stripe
+        if owner != expected or not self._file.schema.equals(RECORD_SCHEMA):
+            raise self._corrupt(f"it is of {owner}, and an object of {expected} is expected")
+        append_id: bytes = metadata.get(b"spark_log.append_id", b"")
+        self.append_id = append_id.decode("utf-8", "replace")
+        self._batches = ArrowBatches(self._file, path, SegmentName(0), append_id)
+        self.directory = self._read_directory()
+        self._decoded: tuple[int, bool, pa.RecordBatch] | None = None
+
+    def __repr__(self) -> str:
+        return f"<StripeObject path={self.path!r} entries={len(self.directory)}>"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory that the object holds."""
+        decoded = 0 if self._decoded is None else int(self._decoded[2].nbytes)
+        return self._file.memory_bytes + len(self.directory) * _ENTRY_BYTES + decoded
+
+    def read(
+        self, entries: range, *, check_crcs: bool = True
+    ) -> Iterator[tuple[Sequence[BatchHeader], pa.RecordBatch]]:
+        """Yield headers and rows of consecutive entries, those of one Arrow batch together.
+
+        The Arrow batch that was decoded last is kept, since each partition's entries are a part of
+        it.
+
+        Args:
+            entries: numbers of the entries.
+            check_crcs: whether to check the checksums of their batches.
+
+        Raises:
+            CorruptRecordError: a batch is damaged, or the directory does not fit it.
+            NotFoundError: the file was deleted meanwhile, and is not in memory.
+        """
+        ordinals = self.directory.ordinals
+        while entries:
+            ordinal = int(ordinals[entries.start])
+            first = int(np.searchsorted(ordinals, ordinal))
+            behind = int(np.searchsorted(ordinals, ordinal, side="right"))
+            chosen = range(entries.start, min(entries.stop, behind))
+            headers = self.directory.headers
+            records = self._decode(ordinal, range(first, behind), check_crcs=check_crcs)
+            start = headers[chosen.start].base_offset_delta - headers[first].base_offset_delta
+            count = sum(header.record_count for header in headers[chosen.start : chosen.stop])
+            yield headers[chosen.start : chosen.stop], records.slice(start, count)
+            entries = range(chosen.stop, entries.stop)
+
+    def read_log_batches(
+        self,
+        entries: range,
+        base_offset: int,
+        start_offset: int,
+        end_offset: int,
+        *,
+        check_crcs: bool = True,
+        is_aborted: IsAborted | None = None,
+    ) -> Iterator[LogBatch]:
+        """Yield the records of one partition's consecutive entries between two offsets.
+
+        Args:
+            entries: numbers of the entries, all of one partition.
+            base_offset: the offset of the first entry's first record.
+            start_offset: records before it are left out.
+            end_offset: records at and after it are left out.
+            check_crcs: whether to check the checksums of their batches.
+            is_aborted: function that returns whether a batch was aborted; None treats none as
+                aborted.
+
+        Raises:
+            CorruptRecordError, NotFoundError: as `read`.
+        """
+        origin = base_offset - self.directory.headers[entries.start].base_offset_delta
+        for headers, records in self.read(entries, check_crcs=check_crcs):
+            yield from cut_batches(
+                headers,
+                records,
+                segment_base_offset=origin,
+                start_offset=start_offset,
+                end_offset=end_offset,
+                stored_bytes=int(records.nbytes),
+                is_aborted=is_aborted,
+            )
+
+    def _decode(self, ordinal: int, entries: range, *, check_crcs: bool) -> pa.RecordBatch:
+        """Return the rows of an Arrow batch, which has these entries."""
+        decoded = self._decoded
+        if decoded is not None and decoded[0] == ordinal and decoded[1] >= check_crcs:
+            return decoded[2]
+        decode = self._batches.decoder(RECORD_SCHEMA.names, check=check_crcs)
+        # This reads headers and records by one request.
+        (records,) = (decode(each) for each in self._file.in_order(ordinal, ordinal + 1))
+        expected = self.directory.headers[entries.start : entries.stop]
+        if self._batches.headers(ordinal).headers != expected:
+            raise self._batches.corrupt("its headers are not those of the directory", ordinal)
+        self._decoded = ordinal, check_crcs, records
+        return records
+
+    def _read_directory(self) -> EntryDirectory:
+        last = len(self._file.blocks) - 1
+        try:
+            value = self._file.custom_metadata(last).get(ENTRIES_KEY) if last > 0 else None
+            if value is None:
+                raise ValueError("it has no directory of entries")
+            return decode_entries(value, last)
+        except ValueError as error:
+            raise self._corrupt(str(error)) from None
+
+    def _corrupt(self, reason: str) -> CorruptRecordError:
+        return corrupt_segment(self.path, reason)

@@ -1,0 +1,104 @@
+"""Helpers for tests of stripes: entries, handles as processes have them, values that are read."""
+
+from spark_log.config import TopicConfig
+from spark_log.log import BatchAppend, LocalLog
+from spark_log.log.append import LogAppendInfo
+from spark_log.log.read import IsolationLevel
+from spark_log.log.stripe import (
+    GroupCommit,
+    StripeAppender,
+    StripeDirectory,
+    StripeEntry,
+    StripeReader,
+    stripe_path,
+    take_home,
+)
+from spark_log.record import EndTransactionMarker, ProducerAppend
+from tests.log.support import ANY_TIME, TOPIC_ID
+from tests.record.samples import numbered
+
+TOPIC = f"flights.{TOPIC_ID}"
+STRIPE = stripe_path(TOPIC, 0)
+
+
+def settings(**config):
+    return TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
+
+
+def open_stripe(store, clock, stripe=0, **config):
+    return StripeDirectory(
+        store,
+        stripe_path(TOPIC, stripe),
+        topic_id=TOPIC_ID,
+        stripe=stripe,
+        config=settings(**config),
+        clock=clock,
+    )
+
+
+class Process:
+    """A process that appends to a stripe, reads it and takes it home."""
+
+    def __init__(self, store, clock, **config):
+        self.store, self.clock, self.config = store, clock, settings(**config)
+        self.directory = open_stripe(store, clock, **config)
+        self.appender = StripeAppender(self.directory)
+        self.group = GroupCommit(self.directory)
+        self.reader = StripeReader(self.directory, self.home)
+
+    def home(self, partition):
+        return LocalLog(
+            self.store,
+            f"{TOPIC}/flights-{partition}",
+            topic_id=TOPIC_ID,
+            partition=partition,
+            config=self.config,
+            clock=self.clock,
+        )
+
+    def append(self, *entries):
+        """Append, and return the results: of offsets as pairs, of errors as their class."""
+        return [shown(result) for result in self.appender.append(entries)]
+
+    def take_home(self, **how):
+        return take_home(self.directory, lambda partition: self.home(partition).files, **how)
+
+    def values(self, partition, offset=0, *, committed=False):
+        """``[(offset, value), …]`` of a partition, as it is known after a poll."""
+        level: IsolationLevel = "read_committed" if committed else "read_uncommitted"
+        self.reader.poll()
+        return [
+            pair
+            for batch, _ in self.reader.stream(partition, offset, isolation_level=level)
+            if batch is not None and not batch.is_control
+            for pair in zip(
+                batch.offsets().tolist(),
+                [each.decode() for each in batch.records.column("value").to_pylist()],
+                strict=True,
+            )
+        ]
+
+
+def shown(result):
+    if isinstance(result, LogAppendInfo):
+        return result.base_offset, result.last_offset
+    return result and type(result)
+
+
+def batch(partition, sequence=0, count=1, *, producer_id=None, epoch=0, transactional=False):
+    """An entry; ``producer_id`` None is a batch without a producer."""
+    producer = None
+    if producer_id is not None:
+        producer = ProducerAppend(producer_id, epoch, sequence, transactional)
+    mark = f"{partition}.{producer_id}.{epoch}"
+    return StripeEntry(partition, BatchAppend(numbered(sequence, count, mark=mark), producer))
+
+
+def marker(partition, producer_id, epoch, *, committed=True):
+    return StripeEntry(partition, EndTransactionMarker(producer_id, epoch, committed))
+
+
+def expected(partition, first, count, *, producer_id=None, epoch=0, offset=None):
+    """What `Process.values` returns of a batch's records."""
+    offset = first if offset is None else offset
+    return [(offset + at, f"{partition}.{producer_id}.{epoch}:{first + at}") for at in range(count)]

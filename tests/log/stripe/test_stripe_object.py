@@ -1,0 +1,112 @@
+"""An object of a stripe: any Arrow tool opens it, and it is checked when it is read."""
+
+from dataclasses import replace
+
+import polars
+import pytest
+from pyarrow import ipc
+
+from spark_log.errors import CorruptRecordError
+from spark_log.log.stripe.stripe_object import StripeObject
+from spark_log.record import METADATA_KEY, RECORD_SCHEMA, decode_headers, encode_entries
+from tests.log.stripe.support import STRIPE, Process, batch, marker
+from tests.log.support import TOPIC_ID, HookedStore
+
+PATH = f"{STRIPE}/{0:020d}.stripe"
+
+
+@pytest.fixture
+def data(other, memory_store):
+    """The bytes of an object of three partitions."""
+    other.append(
+        batch(2, producer_id=7, count=2),
+        batch(0, producer_id=7),
+        marker(1, 8, 3, committed=False),
+        batch(0, 1, 2, producer_id=7),
+    )
+    return memory_store.open_buffer(PATH)
+
+
+def open_object(store, **changes):
+    return StripeObject(store, PATH, 0, **{"topic_id": TOPIC_ID, "stripe": 0, **changes})
+
+
+def test_arrow_and_polars_read_the_records(data):
+    table = ipc.open_file(data).read_all()
+    assert table.schema.equals(RECORD_SCHEMA)
+    found = table.column("value").to_pylist()
+    assert found[:3] == [b"0.7.0:0", b"0.7.0:1", b"0.7.0:2"]
+    assert found[4:] == [b"2.7.0:0", b"2.7.0:1"]
+    assert polars.read_ipc(data.to_pybytes())["value"].to_list() == found
+
+
+def test_each_arrow_batch_has_the_headers_of_its_entries(data):
+    file = ipc.open_file(data)
+    _, metadata = file.get_batch_with_custom_metadata(0)
+    headers = decode_headers(metadata[METADATA_KEY])
+    assert [(each.producer_id, each.record_count) for each in headers] == [
+        (7, 1),
+        (7, 2),
+        (8, 1),
+        (7, 2),
+    ]
+    last, metadata = file.get_batch_with_custom_metadata(file.num_record_batches - 1)
+    assert (last.num_rows, list(metadata)) == (0, [b"spark_log.entries"])
+
+
+def test_a_small_object_is_read_by_one_request(data, memory_store):
+    store = HookedStore(memory_store, is_mapped=False)
+    found = open_object(store)
+    for partition in (0, 1, 2):
+        assert list(found.read(found.directory.entries_of(partition)))
+    assert store.calls == [("read_tail", PATH)]
+
+
+def test_of_a_large_object_the_directory_takes_one_request_and_a_partition_one(memory_store, clock):
+    large = Process(memory_store, clock)
+    entries = [batch(partition, count=12_000) for partition in range(8)]
+    assert all(large.append(*entries))
+    store = HookedStore(memory_store, is_mapped=False)
+    found = open_object(store)
+    assert store.calls == [("read_tail", PATH)]
+    assert len(found.directory) == 8
+    ((_, records),) = found.read(found.directory.entries_of(0))
+    assert records.num_rows == 12_000
+    assert store.calls == [("read_tail", PATH), ("read", PATH)]
+
+
+@pytest.mark.parametrize("changes", [{"topic_id": "a" * 22}, {"stripe": 1}])
+def test_the_object_of_another_stripe_is_refused(data, memory_store, changes):
+    with pytest.raises(CorruptRecordError, match="is expected"):
+        open_object(memory_store, **changes)
+
+
+def test_a_segment_is_no_object(memory_store, other, data):
+    other.take_home()
+    name = f"{0:020d}-{2:020d}.1.log"
+    content = memory_store.open_buffer(f"{STRIPE.partition('/')[0]}/flights-0/{name}")
+    memory_store.put(PATH, content)
+    with pytest.raises(CorruptRecordError, match="is expected"):
+        open_object(memory_store)
+
+
+def test_a_directory_that_does_not_fit_the_records_is_noticed(data, memory_store):
+    found = open_object(memory_store)
+    partitions, ordinals, headers = (
+        found.directory.partitions,
+        found.directory.ordinals,
+        found.directory.headers,
+    )
+    right = encode_entries(partitions, ordinals, headers)
+    wrong = encode_entries(partitions, ordinals, [replace(headers[0], producer_id=9), *headers[1:]])
+    memory_store.put(PATH, data.to_pybytes().replace(right, wrong))
+    damaged = open_object(memory_store)
+    with pytest.raises(CorruptRecordError, match="not those of the directory"):
+        list(damaged.read(range(4)))
+
+
+def test_a_flipped_bit_in_a_record_is_noticed(data, memory_store):
+    memory_store.put(PATH, data.to_pybytes().replace(b"2.7.0:1", b"2.7.0:2"))
+    found = open_object(memory_store)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        list(found.read(found.directory.entries_of(2)))

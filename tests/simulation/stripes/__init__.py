@@ -1,0 +1,1 @@
+"""Simulation of stripes: one object has the batches of many partitions."""

@@ -1,0 +1,85 @@
+"""Simulations of stripes find no violation, and find one without each of its rules."""
+
+import re
+
+import pytest
+
+from tests.simulation.simulation import SimulationFailedError
+from tests.simulation.stripes.requests import count_requests
+from tests.simulation.stripes.rules import STRIPES_RULES
+from tests.simulation.stripes.simulation import StripesSimulation
+
+SEEDS = 40
+SEEDS_PER_RULE = 120
+
+RARE = {
+    "a refusal counts after a listing",
+    "an object is opened again by its append id",
+}
+"""Rules that few seeds miss, each with a test in tests/log/stripe."""
+
+
+def fails(seed, variant):
+    try:
+        StripesSimulation(seed, variant).run()
+    except SimulationFailedError:
+        return True
+    return False
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rule", [rule for rule in STRIPES_RULES if rule not in RARE])
+def test_the_simulation_fails_without_the_rule_that(rule):
+    assert any(fails(seed, STRIPES_RULES[rule]) for seed in range(SEEDS_PER_RULE))
+
+
+@pytest.mark.parametrize(
+    ("writers", "puts", "reads"), [(1, 1.0, 0.05), (2, 1.1, 2.2), (4, 1.3, 4.6)]
+)
+def test_the_requests_of_writers_that_share_a_stripe_stay_within(writers, puts, reads):
+    """The reads grow with the writers, the puts hardly (ADR 76)."""
+    found = count_requests(writers, objects=40)
+    assert found.puts <= puts
+    assert found.reads <= reads
+    assert found.lists == writers
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """The trace lines of some seeds, without their numbers."""
+    traces = [StripesSimulation(seed).run().trace for seed in range(SEEDS)]
+    return {re.sub(r"[0-9-]+", "#", entry.text) for trace in traces for entry in trace}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "append b'p#.#:#:#': at # to #",
+        "append b'p#.#:#:#': at # to # found",
+        "append b'p#.#:#:#': UnknownOutcomeError",
+        "append b'p#.#:#:#': InvalidProducerEpochError",
+        "append b'p#.#:#:#': StorageError",
+        "append b'w#:#': at # to #",
+        "append b'w#:#': at # to # found",
+        "append b'w#:#': UnknownOutcomeError",
+        "append b't#.#:#:#': at # to #",
+        "append b't#.#:#:#': InvalidProducerEpochError",
+        "marker of #: at # to #",
+        "marker of #: exists",
+        "read # from # to #",
+        "takes home: TakenHome(number=#, objects=#, partitions=#, has_more=False)",
+        "takes home: TakenHome(number=#, objects=#, partitions=#, has_more=True)",
+        "put_if_absent #.stripe: exists",
+        "put_if_absent #.stripe: gets no answer",
+        "put_if_absent #.stripe: is lost on its way",
+        "put_if_absent #.stripe: a late copy takes effect",
+        "put_if_absent #.stripe: is sent again by the client: exists",
+        "put_if_absent #.home: exists",
+        "delete #.stripe: done",
+        "delete #.home: done",
+        "delete #.#.log: done",
+        "crashes",
+    ],
+)
+def test_everything_holds_while_each_of_these_happens(texts, what):
+    assert what in texts
