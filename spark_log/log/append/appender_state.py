@@ -10,6 +10,7 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     FencedLeaderEpochError,
+    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
     NotFoundError,
@@ -277,15 +278,14 @@ class AppenderState:
                 continue
             decided.add(producer.producer_id)
             assert self._producers is not None
-            decision = self._producers.decide(
-                producer,
-                header.record_count,
-                now_us=self._storage_us,
-                expiration_ms=self._config.producer_id_expiration_ms,
-                where=self._directory.path,
-            )
-            if decision is not None:
-                decisions[index] = decision
+            offset = self._producers.find(producer, header.record_count)
+            if offset is not None:
+                decisions[index] = offset
+                continue
+            try:
+                self._check_append(producer)
+            except (OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError) as no:
+                decisions[index] = no
         return decisions
 
     def missing_markers(
