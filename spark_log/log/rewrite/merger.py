@@ -268,7 +268,8 @@ def write_home(
         StorageError: the segment was not written.
     """
     batches = list(batches)
-    name = SegmentName(base_offset, base_offset + batches[-1][0][-1].last_offset_delta, 1)
+    record_count = batches[-1][0][-1].last_offset_delta + 1
+    name = SegmentName(base_offset, base_offset + record_count - 1, 1)
     writer = SegmentWriter(
         directory.store,
         directory.path,
@@ -281,7 +282,7 @@ def write_home(
     try:
         for headers, records in join_batches(batches):
             writer.write_rewritten(records, joined_headers(headers, records))
-        _put(directory, name, writer, sync=True)
+        _put(directory, name, writer, record_count, sync=True)
     finally:
         writer.discard()
     return name
