@@ -309,7 +309,7 @@ class SegmentReader:
     def compression(self, ordinal: int) -> str:
         """Return the compression of the ``ordinal``-th Arrow batch: none, lz4 or zstd."""
         if self.small is not None:
-            return "none"
+            return self.small.compression
         try:
             return self._file.compression(ordinal)
         except ValueError as error:
