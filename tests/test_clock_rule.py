@@ -45,7 +45,7 @@ ALLOWED = {
     "spark_log/datasource/write/task_writer.py": {"TaskWriter.__init__": _STAMPS},
     "spark_log/datasource/stream/time_lag.py": {"TimeLag.lag_ms": _SHOWS},
     "spark_log/log/segment/validator.py": {
-        "LogValidator._check_timestamps": "refuses records of a wrong time, as a Kafka broker does",
+        "LogValidator._time_limits_us": "refuses records of a wrong time, as a Kafka broker does",
         "LogValidator.validate": _STAMPS,
     },
     "spark_log/log/append/segment_stager.py": {

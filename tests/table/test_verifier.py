@@ -146,7 +146,7 @@ class TestDifferences:
                     wrong = batch.records.set_column(
                         1, batch.records.schema.field(1), batch.records.column(0)
                     )
-                    yield replace(batch, records=wrong) if batch.base_offset == 20 else batch
+                    yield replace(batch, content=wrong) if batch.base_offset == 20 else batch
 
         found = list(verify_partition(table, table.refresh(), 0, cast(Any, OtherLog())))
         assert other.exists()
@@ -193,7 +193,7 @@ class TestCompacted:
                         0, batch.records.schema.field(0), batch.records.column(1)
                     )
                     if batch.base_offset < compacted.partition().end:
-                        yield replace(batch, records=keys)
+                        yield replace(batch, content=keys)
 
         table = compacted.table
         found = list(verify_partition(table, table.refresh(), 0, cast(Any, OtherLog())))

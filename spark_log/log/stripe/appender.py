@@ -62,7 +62,7 @@ class StripeAppender:
         """Access no storage yet."""
         self._directory = directory
         self._clock = directory.clock
-        self._tail = self.tail_class(directory, self._on_object)
+        self._tail = self.tail_class(directory, self.on_object)
         self._is_contended = False
         self._append: _Append | None = None
 
@@ -174,32 +174,32 @@ class StripeAppender:
                 directory.file_path(number), staged.staged, sync=directory.config.flush_on_append
             )
         except AlreadyExistsError:
-            self._on_lost_race(append)
+            self.on_lost_race(append)
         except UnknownOutcomeError:
-            self._on_unknown_outcome(append)
+            self.on_unknown_outcome(append)
         except StorageError:
             if not was_put:
                 append.puts.pop(staged.append_id)  # nothing is visible of this put
             raise
         else:
-            if self._is_final():
+            if self.is_final():
                 append.puts.clear()  # the others had this number, too
                 append.succeed(chosen, entries.headers, tail.on_own_object(entries, asked_ms))
                 return
             _log.debug("%s: the put of %d took too long to count", directory.path, number)
-            self._on_unknown_outcome(append)
+            self.on_unknown_outcome(append)
         append.check_age()
 
-    def _is_final(self) -> bool:
+    def is_final(self) -> bool:
         """Return whether a put that succeeded counts: its number was not used and freed."""
         return self._tail.is_recent
 
-    def _on_lost_race(self, append: _Append) -> None:
+    def on_lost_race(self, append: _Append) -> None:
         """Take in the object that has the number, and those behind it."""
         self._is_contended = True
         self._refresh(append)
 
-    def _on_unknown_outcome(self, append: _Append) -> None:
+    def on_unknown_outcome(self, append: _Append) -> None:
         """List the stripe, and take in its objects: one of them may be the one that was put."""
         append.on_lost_answer()
         self._tail.doubt()
@@ -212,7 +212,7 @@ class StripeAppender:
         if append.puts and tail.state.next_number > append.put_number:
             append.settle(was_seen=tail.taken_from <= append.put_number)
 
-    def _on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
+    def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
         """Recognise an object that this append has put."""
         append = self._append
         if append is not None and found.append_id in append.puts:

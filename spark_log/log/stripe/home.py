@@ -108,7 +108,7 @@ class HomeTaker:
         self._objects = 0
         self._bytes = 0
         self._taken_from = 0
-        self._tail = StripeTail(directory, self._on_object)
+        self._tail = StripeTail(directory, self.on_object)
 
     def run(self) -> TakenHome | None:
         """Read objects, put the segments, then the marker."""
@@ -169,7 +169,7 @@ class HomeTaker:
         with suppress(AlreadyExistsError):
             directory.store.put_if_absent(path, content)
 
-    def _on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
+    def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
         """Keep the records of an object, by partition."""
         self._forget_what_is_home()
         self._objects += 1

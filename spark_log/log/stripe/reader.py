@@ -22,10 +22,10 @@ from spark_log.log.stripe.tail import StripeTail
 MAX_PLACES: Final = 1_000_000
 """Number of places of entries that a reader keeps; those of the oldest objects are forgotten."""
 
-_OBJECTS_PER_LISTING: Final = 1_024
+OBJECTS_PER_LISTING: Final = 1_024
 """Objects behind the known home marker with which a reader looks for a newer marker."""
 
-_MAX_OPEN_OBJECTS: Final = 32
+MAX_OPEN_OBJECTS: Final = 32
 """Number of objects that a reader keeps open."""
 
 _MAX_TRIES: Final = 10
@@ -131,7 +131,7 @@ class KnownStripe:
             directory: the stripe's directory.
             on_object: function that is called for each object that is taken in.
         """
-        self.tail = self.tail_class(directory, self._on_object, keeps_aborted=True)
+        self.tail = self.tail_class(directory, self.on_object, keeps_aborted=True)
         self.home_checked_at = 0
         self.is_behind = False
         self._on_taken = on_object
@@ -162,7 +162,8 @@ class KnownStripe:
             _, forgotten = self._places.popitem(last=False)
             self._count -= len(forgotten.partitions)
 
-    def _on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
+    def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
+        """Keep the places of an object's entries, and the object itself."""
         self.forget_before(self.tail.taken_from)
         places = self._places[found.number] = ObjectPlaces.of(found, offsets)
         self._count += len(places.partitions)
@@ -221,7 +222,7 @@ class StripeReader(LogCache):
         known.tail.refresh()
         known.is_behind = False
         behind = known.tail.state.next_number - max(known.tail.home_number, known.home_checked_at)
-        if behind >= _OBJECTS_PER_LISTING:
+        if behind >= OBJECTS_PER_LISTING:
             known.home_checked_at = known.tail.state.next_number
             self._advance_home(known)
         self._hold()
@@ -331,7 +332,7 @@ class StripeReader(LogCache):
         end = self.end_offset(partition, isolation_level=level)
         home_end = known.tail.home_ends.get(partition, 0)
         if offset < home_end:
-            yield from self._read_home(
+            yield from self.read_home(
                 known, partition, offset, min(end, home_end), check_crcs, is_committed=is_committed
             )
             return
@@ -366,7 +367,7 @@ class StripeReader(LogCache):
             NotFoundError: the object does not exist any more.
             CorruptRecordError: the object is damaged, or was replaced while it was read.
         """
-        found = self._open(place)
+        found = self.open_again(place)
         for batch in found.read_log_batches(
             place.entries,
             place.base_offset,
@@ -377,7 +378,7 @@ class StripeReader(LogCache):
         ):
             yield None if batch.is_aborted else batch, batch.end_offset
 
-    def _open(self, place: Place) -> StripeObject:
+    def open_again(self, place: Place) -> StripeObject:
         """Return an object that was taken in before, opened again if it has to be.
 
         A number that was freed may be used by a late put: then it has another append id.
@@ -439,7 +440,7 @@ class StripeReader(LogCache):
             # Objects behind it may be read until its transaction has ended.
             place = place or known.find(partition, offset)
 
-    def _read_home(
+    def read_home(
         self,
         known: KnownStripe,
         partition: int,
@@ -485,7 +486,7 @@ class StripeReader(LogCache):
         objects = self._objects
         objects[found.number] = found
         objects.move_to_end(found.number)
-        while len(objects) > _MAX_OPEN_OBJECTS:
+        while len(objects) > MAX_OPEN_OBJECTS:
             objects.popitem(last=False)
 
     def _hold(self) -> None:

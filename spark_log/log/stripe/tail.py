@@ -19,7 +19,7 @@ from spark_log.storage import map_requests
 _MAX_SLOW_LISTINGS: Final = 5
 """Listings in a row that took longer than they are valid."""
 
-_OBJECTS_AHEAD: Final = 16
+OBJECTS_AHEAD: Final = 16
 """Number of listed objects that are read at once."""
 
 OnObject = Callable[[StripeObject, np.ndarray], None]
@@ -156,7 +156,7 @@ class StripeTail:
             number = listing.home_number
             try:
                 if number > self.state.next_number:
-                    self._begin_at(number)
+                    self.begin_at(number)
                     has_jumped = True
             except NotFoundError:
                 continue  # freed since, below a newer marker
@@ -188,7 +188,8 @@ class StripeTail:
                 return  # freed since, below a newer marker
             self.state.forget_aborted_before(self.home_ends)
 
-    def _begin_at(self, number: int) -> None:
+    def begin_at(self, number: int) -> None:
+        """Take the state from a home marker, in the place of the known one."""
         state = self._directory.read_home(number)
         self._set_home(number, state)
         self.state, self.taken_from = state, number
@@ -199,7 +200,7 @@ class StripeTail:
 
     def _open_from(self, number: int) -> list[StripeObject]:
         """Open the object of a number, and those behind it that a listing showed."""
-        end = max(number + 1, min(self._listed_end, number + _OBJECTS_AHEAD))
+        end = max(number + 1, min(self._listed_end, number + OBJECTS_AHEAD))
         opened = map_requests(self._directory.store, self._directory.open, range(number, end))
         found: list[StripeObject] = []
         for each in opened:

@@ -71,7 +71,7 @@ class TestTakingHome:
     def test_begins_again_when_a_newer_marker_comes_while_it_reads(
         self, process, other, store, clock, monkeypatch
     ):
-        monkeypatch.setattr(tail, "_OBJECTS_AHEAD", 1)
+        monkeypatch.setattr(tail, "OBJECTS_AHEAD", 1)
         for number in range(3):
             process.append(batch(0, number))
 

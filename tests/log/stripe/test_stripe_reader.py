@@ -99,7 +99,7 @@ def test_what_was_forgotten_is_read_again(process, other, monkeypatch):
 
 
 def test_a_reader_learns_a_newer_marker_while_it_follows(process, other, monkeypatch, store):
-    monkeypatch.setattr(stripe_reader, "_OBJECTS_PER_LISTING", 2)
+    monkeypatch.setattr(stripe_reader, "OBJECTS_PER_LISTING", 2)
     process.reader.poll()
     for number in range(2):
         other.append(batch(0, number))

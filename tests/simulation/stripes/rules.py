@@ -32,7 +32,7 @@ from tests.simulation.patches import Patch, PatchVariant
 
 _decide = StripeState.decide
 _put_segments, _put_marker = HomeTaker.put_segments, HomeTaker.put_marker
-_poll, _begin_at = StripeReader.poll, StripeTail._begin_at
+_poll, _begin_at = StripeReader.poll, StripeTail.begin_at
 _end_offset = StripeReader.end_offset
 
 
@@ -188,7 +188,7 @@ def _read_listed_home(
     yield from _read_home(self, known, partition, offset, end_offset, check_crcs, **_)
 
 
-_read_home: Any = StripeReader._read_home
+_read_home: Any = StripeReader.read_home
 
 
 def _read_home_alone(
@@ -226,11 +226,11 @@ def _open_any(self: StripeReader, place: Place) -> StripeObject:
 
 
 STRIPES_RULES: dict[str, PatchVariant] = {
-    "state before put": _without((StripeAppender, "_on_lost_race", _take_next_number)),
-    "an unknown outcome is no success": _without((StripeAppender, "_on_unknown_outcome", _hope)),
-    "an unknown outcome is no failure": _without((StripeAppender, "_on_unknown_outcome", _give_up)),
+    "state before put": _without((StripeAppender, "on_lost_race", _take_next_number)),
+    "an unknown outcome is no success": _without((StripeAppender, "on_unknown_outcome", _hope)),
+    "an unknown outcome is no failure": _without((StripeAppender, "on_unknown_outcome", _give_up)),
     "an object is recognised by its append id": _without(
-        (StripeAppender, "_on_object", _recognise_nothing)
+        (StripeAppender, "on_object", _recognise_nothing)
     ),
     "an object that went home unseen may have been put": _without(
         (_Append, "settle", _forget_what_was_unseen)
@@ -242,16 +242,14 @@ STRIPES_RULES: dict[str, PatchVariant] = {
         (appender, "entries_of_one_object", _all_waiting)
     ),
     "a refusal counts after a listing": _without((appender, "OFTEN_SHORT_OF", ())),
-    "a success is final within half the delay": _without((StripeAppender, "_is_final", _always)),
+    "a success is final within half the delay": _without((StripeAppender, "is_final", _always)),
     "what was observed counts for half the delay": _without(
         (StripeDirectory, "is_outdated", _was_ever_observed)
     ),
     "the newest home marker counts": _without(
         (StripeListing, "home_number", property(_oldest_marker))
     ),
-    "a process that was away begins again at the marker": _without(
-        (StripeTail, "_begin_at", _stay)
-    ),
+    "a process that was away begins again at the marker": _without((StripeTail, "begin_at", _stay)),
     "files are at home before the marker": _without(
         (HomeTaker, "put_segments", _put_no_segments),
         (HomeTaker, "put_marker", _put_marker_first),
@@ -263,14 +261,14 @@ STRIPES_RULES: dict[str, PatchVariant] = {
     ),
     "numbers are freed after the delay": _without((freeing, "freed_below", _any_marker)),
     "the stripe is read before the files at home": _without(
-        (StripeReader, "poll", _list_home_first), (StripeReader, "_read_home", _read_listed_home)
+        (StripeReader, "poll", _list_home_first), (StripeReader, "read_home", _read_listed_home)
     ),
-    "an object is opened again by its append id": _without((StripeReader, "_open", _open_any)),
+    "an object is opened again by its append id": _without((StripeReader, "open_again", _open_any)),
     "a read of committed records ends at the last stable offset": _without(
         (StripeReader, "end_offset", _log_end)
     ),
     "a marker in the stripe aborts records at home": _without(
-        (StripeReader, "_read_home", _read_home_alone)
+        (StripeReader, "read_home", _read_home_alone)
     ),
 }
 """The name of each safety rule, and the variant without it."""

@@ -59,9 +59,9 @@ class StripesSimulation(Simulation):
         self.patches = (
             (GroupCommit, "condition_class", staticmethod(condition)),
             (stripe_reader, "MAX_PLACES", profile.max_places),
-            (stripe_reader, "_OBJECTS_PER_LISTING", profile.objects_per_listing),
-            (stripe_reader, "_MAX_OPEN_OBJECTS", 2),
-            (stripe_tail, "_OBJECTS_AHEAD", profile.objects_ahead),
+            (stripe_reader, "OBJECTS_PER_LISTING", profile.objects_per_listing),
+            (stripe_reader, "MAX_OPEN_OBJECTS", 2),
+            (stripe_tail, "OBJECTS_AHEAD", profile.objects_ahead),
             *(
                 ((segment_file, name, 2048) for name in ("WHOLE_BYTES", "TAIL_BYTES"))
                 if profile.is_ranged
