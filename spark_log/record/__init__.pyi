@@ -57,6 +57,7 @@ from .producer_append import ProducerAppend as ProducerAppend
 from .producer_append import ProducerIdAndEpoch as ProducerIdAndEpoch
 from .producer_append import sequence_after as sequence_after
 from .rebase import rebase_batches as rebase_batches
+from .schema import COMPRESSIONS as COMPRESSIONS
 from .schema import FORMAT_VERSION as FORMAT_VERSION
 from .schema import HEADERS_TYPE as HEADERS_TYPE
 from .schema import OFFSET_DELTA_FIELD as OFFSET_DELTA_FIELD

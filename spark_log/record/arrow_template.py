@@ -22,6 +22,7 @@ from spark_log.record.batch_check import CHECK_KEY, COLUMN_SUMS_BYTES, encode_ch
 from spark_log.record.batch_header import METADATA_KEY, BatchHeader, decode_headers
 from spark_log.record.schema import (
     APPEND_ID_CHARACTERS,
+    COMPRESSIONS,
     HEADERS_TYPE,
     RECORD_SCHEMA,
     segment_schema,
@@ -42,8 +43,6 @@ _CHECK_BYTES: Final = 8
 
 _MOST_BODY_BYTES: Final = COLUMN_SUMS_BYTES + 1024
 """Size from which on a body is not one of a small batch: compression may add some bytes."""
-
-_COMPRESSIONS: Final = ("none", "lz4", "zstd")
 
 _I64: Final = struct.Struct("<q")
 _METADATA_BYTES: Final = struct.Struct("<i")
@@ -68,7 +67,7 @@ class FileTemplate:
         self._head_id, self._foot_id = self._head.index(marks), self._foot.index(marks)
         in_footer = arrow_ipc.blocks_position(memoryview(file)[-footer:])
         self._block = len(self._foot) - footer + in_footer
-        self._compressions: tuple[str, ...] = _COMPRESSIONS
+        self._compressions: tuple[str, ...] = COMPRESSIONS
         """The compressions of files to read; the one that was found last is first."""
 
     def fill(
@@ -121,7 +120,7 @@ class FileTemplate:
         else:
             return None
         if compression != self._compressions[0]:
-            others = (each for each in _COMPRESSIONS if each != compression)
+            others = (each for each in COMPRESSIONS if each != compression)
             self._compressions = (compression, *others)
         value, check, batch = found
         header = _header_of(value, batch) if check == encode_check(append_id, value, None) else None

@@ -51,11 +51,11 @@ class EntryDirectory:
         first, behind = np.searchsorted(self.partitions, [partition, partition + 1])
         return range(int(first), int(behind))
 
-    def groups(self) -> Iterable[tuple[int, Sequence[BatchHeader]]]:
-        """Yield each partition, and the headers of its entries."""
+    def groups(self) -> Iterable[tuple[int, range]]:
+        """Yield each partition, and the numbers of its entries."""
         firsts = [0, *(np.flatnonzero(np.diff(self.partitions)) + 1).tolist(), len(self)]
         for first, behind in pairwise(firsts):
-            yield int(self.partitions[first]), self.headers[first:behind]
+            yield int(self.partitions[first]), range(first, behind)
 
 
 def encode_entries(

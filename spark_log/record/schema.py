@@ -18,6 +18,9 @@ APPEND_ID_KEY: Final = b"spark_log.append_id"
 STRIPE_KEY: Final = b"spark_log.stripe"
 """The key of a stripe's number in the schema metadata of its objects and home markers."""
 
+COMPRESSIONS: Final = ("none", "lz4", "zstd")
+"""Compressions of the record batches in a segment."""
+
 APPEND_ID_CHARACTERS: Final = 22
 """Length of an append id: 16 random bytes in base64."""
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     FencedLeaderEpochError,
-    InvalidProducerEpochError,
     InvalidTxnStateError,
     LogEndOffsetMismatchError,
     NotFoundError,
@@ -278,14 +277,9 @@ class AppenderState:
                 continue
             decided.add(producer.producer_id)
             assert self._producers is not None
-            offset = self._producers.find(producer, header.record_count)
-            if offset is not None:
-                decisions[index] = offset
-                continue
-            try:
-                self._check_append(producer)
-            except (OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError) as no:
-                decisions[index] = no
+            decision = self._producers.decide(producer, header.record_count, self._check_append)
+            if decision is not None:
+                decisions[index] = decision
         return decisions
 
     def missing_markers(
@@ -411,7 +405,8 @@ class AppenderState:
             CorruptRecordError: the segment is damaged.
             StorageError: the storage does not answer.
         """
-        return self._directory.open_appended(name, all_headers=self._producers is not None)
+        reader = self._directory.open(name)
+        return AppendedSegment.of_reader(reader, all_headers=self._producers is not None)
 
     def pass_others(self, segment: StagedSegment, most: int) -> int:
         """Move the end past segments that other appenders have put at it, one after the other.

@@ -27,7 +27,7 @@ from spark_log.log.files import (
     decode_leader_epoch,
     live_log,
 )
-from spark_log.log.segment import MOST_SMALL_FILE_BYTES, AppendedSegment, SegmentReader
+from spark_log.log.segment import MOST_SMALL_FILE_BYTES, SegmentReader
 from spark_log.record import NO_LEADER_EPOCH, file_template
 from spark_log.storage import FileInfo, Store, is_listing_valid
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
@@ -406,21 +406,6 @@ class PartitionDirectory:
         if is_plain and not reads_many:
             self._small_files += reader.size_bytes < MOST_SMALL_FILE_BYTES
         return reader
-
-    def open_appended(self, name: SegmentName, *, all_headers: bool) -> AppendedSegment:
-        """Read what an appender needs of a plain segment that another appender has put.
-
-        Args:
-            name: parsed file name.
-            all_headers: whether the headers of all batches are needed, not those of the last Arrow
-                batch alone.
-
-        Raises:
-            NotFoundError: the file does not exist.
-            CorruptRecordError: the segment is damaged.
-            StorageError: the storage does not answer.
-        """
-        return AppendedSegment.of_reader(self.open(name), all_headers=all_headers)
 
     def open_listed(
         self, segment: LiveSegment, observed_ms: float, opened: SegmentReader | None = None

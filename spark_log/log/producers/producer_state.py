@@ -257,25 +257,20 @@ class ProducerState:
         self,
         append: ProducerAppend,
         record_count: int,
-        *,
-        now_us: int,
-        expiration_ms: int,
-        where: str,
+        check: Callable[[ProducerAppend], None],
     ) -> int | SparkLogError | None:
         """Return the offset of a repeat, the error that refuses an append, or None: append it.
 
         Args:
             append: the append.
             record_count: its number of records.
-            now_us: the storage's time, or earlier.
-            expiration_ms: ``producer.id.expiration.ms``.
-            where: the partition's directory, for error messages.
+            check: function that calls `check` of this state with the caller's time and directory.
         """
         offset = self.find(append, record_count)
         if offset is not None:
             return offset
         try:
-            self.check(append, now_us=now_us, expiration_ms=expiration_ms, where=where)
+            check(append)
         except (OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError) as error:
             return error
         return None

@@ -18,6 +18,7 @@ import pyarrow as pa
 from spark_log.log.cache_budget import CacheBudget, LogCache
 from spark_log.log.segment import AppendedSegment, StagedSegment
 from spark_log.record import (
+    COMPRESSIONS,
     HEADERS_TYPE,
     RECORD_SCHEMA,
     BatchHeader,
@@ -31,8 +32,6 @@ _ENTRY_BYTES: Final = 160
 _FIELDS: Final = struct.Struct("<qiii")
 """End offset, size of the file, number of its compression, and length of the headers. Behind them
 are the headers and the content."""
-
-_COMPRESSIONS: Final = ("none", "lz4", "zstd")
 
 RECENT_BATCHES: Final = CacheBudget(8_388_608)
 """Memory of the recent batches of all logs of this process."""
@@ -96,9 +95,7 @@ class RecentBatches(LogCache):
     def add(self, base_offset: int, batch: RecentBatch) -> None:
         """Add the segment that was put at an offset."""
         end_offset, size_bytes, compression, headers, content = batch
-        fields = _FIELDS.pack(
-            end_offset, size_bytes, _COMPRESSIONS.index(compression), len(headers)
-        )
+        fields = _FIELDS.pack(end_offset, size_bytes, COMPRESSIONS.index(compression), len(headers))
         self._put(base_offset, b"".join((fields, headers, content)))
 
     def _put(self, base_offset: int, packed: bytes) -> None:
@@ -135,7 +132,7 @@ def _unpack(packed: bytes) -> RecentBatch:
     end_offset, size_bytes, compression, headers_bytes = _FIELDS.unpack_from(packed)
     behind = _FIELDS.size + headers_bytes
     headers, content = packed[_FIELDS.size : behind], packed[behind:]
-    return RecentBatch(end_offset, size_bytes, _COMPRESSIONS[compression], headers, content)
+    return RecentBatch(end_offset, size_bytes, COMPRESSIONS[compression], headers, content)
 
 
 def joined_batch(

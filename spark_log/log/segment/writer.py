@@ -23,6 +23,7 @@ from spark_log.log.segment.staged_segment import StagedSegment
 from spark_log.log.segment.validator import LogValidator
 from spark_log.record import (
     CHECK_KEY,
+    COMPRESSIONS,
     ENTRIES_KEY,
     METADATA_KEY,
     NO_PRODUCER_EPOCH,
@@ -124,7 +125,7 @@ class SegmentWriter:
         self._compression = compression
         self._leader_epoch = leader_epoch
         self._indexes = IndexBuilder(index_interval_bytes)
-        if compression not in ("none", "lz4", "zstd"):
+        if compression not in COMPRESSIONS:
             raise UnsupportedCompressionTypeError(
                 f"compression.type {compression!r} does not exist in Arrow's file format; "
                 f"use one of none, lz4, zstd",

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -173,17 +172,13 @@ class HomeTaker:
         """Keep the records of an object, by partition."""
         self._forget_what_is_home()
         self._objects += 1
-        partitions = found.directory.partitions
-        borders = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
-        for first, behind in pairwise(borders):
-            row = 0
-            for headers, records in found.read(range(first, behind)):
-                offset = int(offsets[first + row])
-                self._records[int(partitions[first])].append(
-                    PlacedBatches(offset, headers, records)
-                )
+        for partition, entries in found.directory.groups():
+            number = entries.start
+            for headers, records in found.read(entries):
+                placed = PlacedBatches(int(offsets[number]), headers, records)
+                self._records[partition].append(placed)
                 self._bytes += int(records.nbytes)
-                row += len(headers)
+                number += len(headers)
 
     def _forget_what_is_home(self) -> None:
         """Forget the records of objects in whose place a newer home marker has come."""

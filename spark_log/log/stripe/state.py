@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -72,7 +73,8 @@ class StripeState:
             The base offset of each entry, int64.
         """
         offsets: list[int] = []
-        for partition, headers in directory.groups():
+        for partition, entries in directory.groups():
+            headers = directory.headers[entries.start : entries.stop]
             producers = self._of(partition)
             origin = producers.offset - headers[0].base_offset_delta
             offsets += [origin + header.base_offset_delta for header in headers]
@@ -104,13 +106,13 @@ class StripeState:
             return UNKNOWN_OFFSET if producers.has_marker(content) else None
         if content.producer is None:
             return None
-        return producers.decide(
-            content.producer,
-            content.record_count,
+        check = partial(
+            producers.check,
             now_us=now_us,
             expiration_ms=expiration_ms,
             where=f"{where}, partition {entry.partition}",
         )
+        return producers.decide(content.producer, content.record_count, check)
 
     def on_listed(self, newest_us: int, expiration_ms: int) -> None:
         """Date what was appended since the last listing, and forget producers that have expired.

@@ -1,4 +1,4 @@
-"""What an appender reads of another appender's segment is what a reader of the segment shows."""
+"""Tests of `AppendedSegment`: an appender knows the same of a segment as its reader."""
 
 from itertools import count
 

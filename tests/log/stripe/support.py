@@ -99,6 +99,6 @@ def marker(partition, producer_id, epoch, *, committed=True):
 
 
 def expected(partition, first, count, *, producer_id=None, epoch=0, offset=None):
-    """What `Process.values` returns of a batch's records."""
+    """Return the offsets and values of a batch's records, as `Process.values` does."""
     offset = first if offset is None else offset
     return [(offset + at, f"{partition}.{producer_id}.{epoch}:{first + at}") for at in range(count)]
