@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from weakref import WeakSet
+from functools import partial
+from typing import TYPE_CHECKING
+from weakref import WeakSet, WeakValueDictionary
 
 from spark_log.cluster.broker_stores import BrokerStores
 from spark_log.cluster.meta_properties import MetaProperties, guarded_root, unreadable_root
@@ -20,7 +23,8 @@ from spark_log.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.log import LocalLog, MergeExecutor, PartitionLog
+from spark_log.log import LocalLog, MergeExecutor, PartitionDirectory, PartitionLog
+from spark_log.log.stripe import stripe_of
 from spark_log.metadata import (
     METADATA_MARKER,
     ROOT_BROKER_ID,
@@ -42,6 +46,9 @@ from spark_log.storage import (
 )
 from spark_log.threads import call_beside
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
 
 _log = logging.getLogger(__name__)
 
@@ -150,6 +157,8 @@ class Cluster:
         store, checkpoint = _open_root(root, storage_options, request_timeout_ms)
         self.clock = clock
         self._client_rack = client_rack
+        self._stripes: WeakValueDictionary[tuple[str, int], Stripe] = WeakValueDictionary()
+        self._stripes_lock = threading.Lock()
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self._unguarded = self.store = store
         self.cluster_id = checkpoint.cluster_id if checkpoint else ""
@@ -301,9 +310,16 @@ class Cluster:
                 topic=topic.name,
             )
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
+        new_log: Callable[..., LocalLog] = LocalLog
+        striped = None
+        if config.stripes:
+            from spark_log.log.stripe import StripedAppender, StripedLog  # late: few topics have it
+
+            stripe = self.stripe(topic, stripe_of(partition, config.stripes))
+            new_log, striped = partial(StripedLog, stripe), StripedAppender(stripe, partition)
 
         def open_replica(broker_id: int, number: int, check_root: Callable[[], None]) -> LocalLog:
-            return LocalLog(
+            return new_log(
                 self.broker_store(broker_id),
                 topic.numbered_directory(partition, number),
                 topic_id=topic.topic_id,
@@ -327,7 +343,45 @@ class Cluster:
             suppressed=suppressed,
             is_near=self._is_near if self._client_rack else None,
             check_root=self.check_broker,
+            striped=striped,
         )
+
+    def stripe(self, topic: TopicImage, number: int) -> Stripe:
+        """Return a stripe of a topic. The logs of its partitions share it.
+
+        Args:
+            topic: the topic.
+            number: the stripe's number.
+        """
+        from spark_log.log.stripe import Stripe, StripeDirectory, stripe_path  # late: few topics
+
+        config = topic.config()
+        with self._stripes_lock:
+            key = topic.topic_id, number
+            found = self._stripes.get(key)
+            if found is None or found.directory.config != config:
+                directory = StripeDirectory(
+                    self.store,
+                    stripe_path(topic.directory, number),
+                    topic_id=topic.topic_id,
+                    stripe=number,
+                    config=config,
+                    clock=self.clock,
+                )
+                found = self._stripes[key] = Stripe(directory, partial(self._files_at_home, topic))
+            return found
+
+    def _files_at_home(self, topic: TopicImage, partition: int) -> PartitionDirectory:
+        return LocalLog(
+            self.store,
+            topic.partition_directory(partition),
+            topic_id=topic.topic_id,
+            partition=partition,
+            config=topic.config(),
+            clock=self.clock,
+            suppressed=self.suppressed,
+            has_existence_marker=True,
+        ).files
 
     def _is_near(self, broker_id: int) -> bool:
         brokers = self._metadata.known_image().brokers()

@@ -154,6 +154,16 @@ class TopicConfig(ReplicationConfig):
         "value, wait for `metadata.max.age.ms` before the next cleaning: until then running "
         "clients rely on the old value. With `table.format=delta` it cannot be 0.",
     )
+    stripes: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="Number of stripes of the topic. A stripe orders the batches of all its "
+        "partitions by one put for many of them, for topics of many partitions on an object "
+        "store. Partition p is in stripe p modulo this number. Set when the topic is created; such "
+        "a topic has one replica, in the cluster's root. 0: each partition has a log of its own, "
+        "and each append is a put. Not in Kafka.",
+    )
     table_format: Literal["none", "delta"] = Field(
         default="none",
         description="`delta`: the cleaner writes the cold part of the log as Parquet files, and "

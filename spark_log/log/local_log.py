@@ -69,7 +69,7 @@ class LocalLog:
         leader_epochs: lookups of leader epochs.
     """
 
-    directory_class: ClassVar[type[PartitionDirectory]] = PartitionDirectory
+    directory_class: Callable[..., PartitionDirectory] = PartitionDirectory
     snapshots_class: ClassVar[type[Snapshots]] = Snapshots
     appender_class: ClassVar[type[Appender]] = Appender
     """The classes of the log's parts. A subclass may have others."""

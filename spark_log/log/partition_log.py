@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -44,6 +45,9 @@ from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
+if TYPE_CHECKING:
+    from spark_log.log.stripe import StripedAppender
+
 
 class PartitionLog:
     """The log of one partition, with a replica on one broker or on several.
@@ -84,6 +88,7 @@ class PartitionLog:
         suppressed: SuppressedErrors = IN_PROCESS,
         is_near: Callable[[int], bool] | None = None,
         check_root: Callable[[int], None] = lambda broker_id: None,
+        striped: StripedAppender | None = None,
     ) -> None:
         """Open a log. Accesses no storage yet.
 
@@ -100,6 +105,8 @@ class PartitionLog:
                 (KIP-392). None reads the last replica.
             check_root: raises a `StorageError` if the root of a broker id does not exist any more:
                 a mount point whose file system is not mounted looks like a log without records.
+            striped: appends to the stripe of a striped partition, whose replica is a `StripedLog`;
+                None for a partition log.
         """
         self.suppressed = suppressed
         self.directory = name
@@ -118,6 +125,7 @@ class PartitionLog:
             self._chain, name=name, clock=clock, suppressed=suppressed, is_near=is_near
         )
         self._reader = ReplicatedReader(self._selection, check_root)
+        self._striped = striped
         self._appender = ReplicatedAppender(self._chain, name=name, config=config)
 
     def __repr__(self) -> str:
@@ -132,6 +140,8 @@ class PartitionLog:
         """
         if self.config.flush_on_append or self.states.current().is_replicated:
             return False
+        if self._striped is not None:
+            return False  # it waits for the appends of other threads
         return self.files.store.is_local
 
     @property
@@ -222,7 +232,11 @@ class PartitionLog:
         return self._appender.segment_writer(compression, producer)
 
     def append_segment(
-        self, segment: StagedSegment, *, expected_end_offset: int | None = None, acks: int = ALL
+        self,
+        segment: StagedSegment,
+        *,
+        expected_end_offset: int | None = None,
+        acks: int = ALL,
     ) -> LogAppendInfo:
         """Append a staged segment at the log's end, on all in-sync replicas.
 
@@ -241,6 +255,8 @@ class PartitionLog:
             UnknownOutcomeError: it could not be determined whether the segment is in the log.
             SparkLogError: See `Appender.append_segment`.
         """
+        if self._striped is not None:
+            return self._striped.append_segment(segment, expected_end_offset=expected_end_offset)
         return self._appender.append_segment(
             segment, expected_end_offset=expected_end_offset, acks=acks
         )
@@ -273,6 +289,8 @@ class PartitionLog:
             The result of each batch: its offsets, or the error that concerns it. See
             `append_segment` for the errors.
         """
+        if self._striped is not None:
+            return self._striped.append_batches(batches, compression)
         results: list[LogAppendInfo | SparkLogError | None] = [None] * len(batches)
         validator = LogValidator(self.config, self.clock)
         accepted: list[tuple[int, BatchAppend]] = []
@@ -307,6 +325,8 @@ class PartitionLog:
                 `append_segment`.
             SparkLogError: See `Appender.append_markers`.
         """
+        if self._striped is not None:
+            return self._striped.append_markers(markers)
         return self._appender.append_markers(markers)
 
     def catch_up(self) -> None:
@@ -316,7 +336,8 @@ class PartitionLog:
             LeaderNotAvailableError: the partition has no leader.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
-        self._appender.catch_up()
+        if self._striped is None:
+            self._appender.catch_up()
 
     def replicate(self) -> PartitionState:
         """Bring all replicas of the chain up to the leader, and put a missing barrier first.
@@ -350,6 +371,9 @@ class PartitionLog:
             UnknownOutcomeError: it could not be determined whether the start was moved everywhere.
             StorageError: the replicas, or the metadata, cannot be reached.
         """
+        if self._striped is not None:
+            self._striped.take_home(offset)  # a start marker lies inside of a segment at home
+            view = None
         state = self.states.current()
         # A root that was emptied since must not get a start marker: its log would look whole.
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.

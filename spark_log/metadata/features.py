@@ -93,8 +93,16 @@ SCRAM_VERSION: Final = Feature(
     doc="Users of gateways, with their SCRAM credentials",
 )
 
+STRIPE_VERSION: Final = Feature(
+    name="stripe.version",
+    releases=("0.4.0",),
+    setting="stripes",
+    setting_off="0",
+    doc="Topics whose partitions share their puts (the setting stripes)",
+)
+
 FEATURES: Final[Mapping[str, Feature]] = {
-    each.name: each for each in (GROUP_VERSION, SCRAM_VERSION, TABLE_VERSION)
+    each.name: each for each in (GROUP_VERSION, SCRAM_VERSION, STRIPE_VERSION, TABLE_VERSION)
 }
 """The features that this release knows, by name."""
 

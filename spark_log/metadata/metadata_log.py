@@ -30,6 +30,7 @@ from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.features import with_features
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
+from spark_log.metadata.stripe_requirements import check_stripes
 from spark_log.metadata.table_requirements import check_tables
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import METADATA_LOG, Store, is_topic_directory
@@ -203,6 +204,7 @@ class MetadataLog:
         image = self._known.image
         records = decide(image)
         check_tables(image, records)
+        check_stripes(image, records)
         return with_features(image.features, records)
 
     def _write_checkpoint(self) -> None:

@@ -149,6 +149,14 @@ class PartitionDirectory:
         """
         return self._observe(self.live_log)
 
+    def list_files(self) -> Iterable[FileInfo]:
+        """List the files of the log: the plain ones of the directory."""
+        return self.store.list(self.path)
+
+    def list_with_hidden(self) -> tuple[Sequence[FileInfo], Sequence[FileInfo]]:
+        """List the plain files and the hidden ones, such as those of a crashed writer."""
+        return self.store.list_with_hidden(self.path)
+
     def observe_files(self) -> DirectoryListing:
         """Return the log as `observe` does, with all files of the same listing.
 
@@ -159,7 +167,7 @@ class PartitionDirectory:
 
         def list_files() -> LiveLog:
             nonlocal files
-            files = self.store.list_with_hidden(self.path)
+            files = self.list_with_hidden()
             return self.live_log(files[0])
 
         return DirectoryListing(*self._observe(list_files), files)
@@ -190,7 +198,7 @@ class PartitionDirectory:
                 unproven = live.last_before_start
                 continue  # a snapshot may have appeared during the listing, too
             try:
-                end_offset, leader_epoch, opened = self._read_end(live, observed_ms)
+                end_offset, leader_epoch, opened = self.read_end(live, observed_ms)
             except NotFoundError:  # rewritten and deleted since the listing: list again
                 slow_listings += self.is_outdated(observed_ms)
                 continue
@@ -258,10 +266,14 @@ class PartitionDirectory:
             LiveLog(base_offset, (segment,), following), end_offset, observed_ms, origin=self.url
         )
 
-    def _read_end(
+    def read_end(
         self, live: LiveLog, observed_ms: float
     ) -> tuple[int, int | None, SegmentReader | None]:
         """Return the log end offset, its leader epoch, and the last segment if it was opened.
+
+        Args:
+            live: the log that a listing shows.
+            observed_ms: monotonic time before the listing began.
 
         Raises:
             NotFoundError: the last segment was deleted.
@@ -323,7 +335,7 @@ class PartitionDirectory:
         Args:
             files: the files of the listing; None lists the directory.
         """
-        return live_log(self.store.list(self.path) if files is None else files)
+        return live_log(self.list_files() if files is None else files)
 
     def walk(
         self,

@@ -10,3 +10,6 @@ from .group_commit import GroupCommit as GroupCommit
 from .home import TakenHome as TakenHome
 from .home import take_home as take_home
 from .reader import StripeReader as StripeReader
+from .stripe import Stripe as Stripe
+from .striped_appender import StripedAppender as StripedAppender
+from .striped_log import StripedLog as StripedLog

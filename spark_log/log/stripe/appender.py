@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar, Final
 
 import numpy as np
@@ -105,7 +106,7 @@ class StripeAppender:
             append.discard()
         return append.results
 
-    # --- state before put ------------------------------------------------------------------------
+    # --- state before put -------------------------------------------------------------------------
 
     def _observe(self) -> None:
         """Know the stripe's end, if it is not known or if others were met there."""
@@ -158,7 +159,7 @@ class StripeAppender:
                 append.on_not_durable(error)
         append.needs_sync = False
 
-    # --- the put ---------------------------------------------------------------------------------
+    # --- the put ----------------------------------------------------------------------------------
 
     def _put(self, append: _Append, compression: str) -> None:
         """Put an object of the entries that wait under the next number, and learn its outcome."""
@@ -293,7 +294,7 @@ class _Append:
             self._staged[0].discard()
             self._staged = None
 
-    # --- results ---------------------------------------------------------------------------------
+    # --- results ----------------------------------------------------------------------------------
 
     def succeed(
         self,
@@ -339,7 +340,7 @@ class _Append:
         self._waiting.pop(index, None)
         self._unseen.discard(index)
 
-    # --- what is not known -----------------------------------------------------------------------
+    # --- what is not known ------------------------------------------------------------------------
 
     def on_put(self, append_id: str, chosen: Sequence[int], number: int) -> None:
         """Record an object before it is put."""
@@ -413,4 +414,4 @@ class _Append:
         except SparkLogError as error:
             self._set(index, error)
             return entry
-        return StripeEntry(entry.partition, content)
+        return replace(entry, content=content)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +16,18 @@ class StripeEntry:
     Attributes:
         partition: number of the partition.
         content: the batch or the marker.
+        expected_end_offset: required log end offset of the partition, where this is the only entry
+            of it; None appends at any offset.
     """
 
     partition: int
     content: BatchAppend | EndTransactionMarker
+    expected_end_offset: int | None = None
+
+    @property
+    def has_to_be_decided(self) -> bool:
+        """Whether the state of its partition decides whether it may be put."""
+        return self.producer_id is not None or self.expected_end_offset is not None
 
     @property
     def producer_id(self) -> int | None:
@@ -52,27 +59,31 @@ def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]
     Returns:
         Indexes of the entries, sorted by partition; at least one if an entry waits.
     """
-    of_partition: dict[int, ConsecutiveBatches] = defaultdict(ConsecutiveBatches)
-    chosen = [
-        index
-        for index in waiting
-        if of_partition[entries[index].partition].accepts(entries[index].content)
-    ]
+    of_partition: dict[int, ConsecutiveBatches] = {}
+    chosen = []
+    for index in waiting:
+        entry = entries[index]
+        is_first = entry.partition not in of_partition
+        if not is_first and entry.expected_end_offset is not None:
+            continue  # those before it move the end
+        consecutive = of_partition.setdefault(entry.partition, ConsecutiveBatches())
+        if consecutive.accepts(entry.content):
+            chosen.append(index)
     return sorted(chosen, key=lambda index: entries[index].partition)
 
 
 def first_of_producers(entries: Sequence[StripeEntry], waiting: Iterable[int]) -> list[int]:
     """Return the waiting entries that are the first of their producer in their partition.
 
-    The producer state decides these; entries behind them follow, or wait until these are decided.
+    The state decides these; entries behind them follow, or wait until these are decided. Entries
+    without a producer that expect an offset are decided, too.
     """
-    seen: set[tuple[int, int]] = set()
+    seen: set[tuple[int, int | None]] = set()
     firsts = []
     for index in waiting:
-        producer_id = entries[index].producer_id
-        if producer_id is None:
+        if not entries[index].has_to_be_decided:
             continue
-        key = entries[index].partition, producer_id
+        key = entries[index].partition, entries[index].producer_id
         if key not in seen:
             seen.add(key)
             firsts.append(index)

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from spark_log.errors import SparkLogError
-from spark_log.log.producers import NOT_LISTED_US, ProducerState, TransactionIndex
+from spark_log.errors import LogEndOffsetMismatchError, SparkLogError
+from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import BatchAppend
 from spark_log.log.stripe.entry import StripeEntry
 from spark_log.record import EntryDirectory
@@ -58,16 +58,15 @@ class StripeState:
         producers = self._partitions.get(partition)
         return 0 if producers is None else producers.offset
 
-    def transactions(self, partition: int) -> TransactionIndex:
-        """Return the transactions of a partition."""
-        return self._of(partition).transactions
+    def producers(self, partition: int) -> ProducerState | None:
+        """Return the producers of a partition; None if it has had no entries."""
+        return self._partitions.get(partition)
 
-    def take(self, directory: EntryDirectory, *, keeps_aborted: bool) -> np.ndarray:
-        """Take in the next object.
+    def take(self, directory: EntryDirectory) -> np.ndarray:
+        """Take in the next object. Aborted transactions are not listed: readers of records do it.
 
         Args:
             directory: the object's entries.
-            keeps_aborted: whether aborted transactions are listed, for reads.
 
         Returns:
             The base offset of each entry, int64.
@@ -79,8 +78,7 @@ class StripeState:
             origin = producers.offset - headers[0].base_offset_delta
             offsets += [origin + header.base_offset_delta for header in headers]
             producers.replay(origin, headers, NOT_LISTED_US)
-            if not keeps_aborted:
-                producers.transactions.forget_aborted()
+            producers.transactions.forget_aborted()
             self._undated.add(partition)
             self.is_overgrown |= producers.is_overgrown
         self.next_number += 1
@@ -104,15 +102,22 @@ class StripeState:
         content, producers = entry.content, self._of(entry.partition)
         if not isinstance(content, BatchAppend):
             return UNKNOWN_OFFSET if producers.has_marker(content) else None
-        if content.producer is None:
-            return None
-        check = partial(
-            producers.check,
-            now_us=now_us,
-            expiration_ms=expiration_ms,
-            where=f"{where}, partition {entry.partition}",
-        )
-        return producers.decide(content.producer, content.record_count, check)
+        where = f"{where}, partition {entry.partition}"
+        decision: int | SparkLogError | None = None
+        if content.producer is not None:
+            check = partial(
+                producers.check, now_us=now_us, expiration_ms=expiration_ms, where=where
+            )
+            decision = producers.decide(content.producer, content.record_count, check)
+        expected = entry.expected_end_offset
+        if decision is None and expected not in (None, producers.offset):
+            return LogEndOffsetMismatchError(
+                f"{where}: the log ends at {producers.offset}, not at {expected}; read up to its "
+                f"end and try again",
+                expected=expected,
+                actual=producers.offset,
+            )
+        return decision
 
     def on_listed(self, newest_us: int, expiration_ms: int) -> None:
         """Date what was appended since the last listing, and forget producers that have expired.
@@ -130,18 +135,6 @@ class StripeState:
                 self._partitions[partition] = producers
         self._undated.clear()
         self.is_overgrown = False
-
-    def forget_aborted_before(self, ends: Mapping[int, int]) -> None:
-        """Forget aborted transactions whose markers are at home, where readers find them.
-
-        Args:
-            ends: the end offset at home of each partition.
-        """
-        for partition, end in ends.items():
-            index = self._of(partition).transactions
-            kept = [each for each in index.aborted if each.marker_offset >= end]
-            index.forget_aborted()
-            index.add_aborted(kept)
 
     def _of(self, partition: int) -> ProducerState:
         producers = self._partitions.get(partition)

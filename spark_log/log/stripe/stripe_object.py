@@ -9,6 +9,7 @@ so a crash leaves a complete object or none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,7 @@ from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import (
     ArrowBatches,
-    IsAborted,
-    LogBatch,
     corrupt_segment,
-    cut_batches,
     open_segment_file,
 )
 from spark_log.record import (
@@ -96,6 +94,46 @@ class StripeObject:
         decoded = 0 if self._decoded is None else int(self._decoded[2].nbytes)
         return self._file.memory_bytes + len(self.directory) * _ENTRY_BYTES + decoded
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The file's schema, with its metadata."""
+        return self._file.schema
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return self._file.size_bytes
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether reading makes no request: the file is mapped, or was read whole on opening."""
+        return self._file.is_in_memory
+
+    def runs(self, entries: range) -> Sequence[range]:
+        """Return consecutive entries, those of one Arrow batch together.
+
+        Args:
+            entries: numbers of the entries.
+        """
+        ordinals = self.directory.ordinals[entries.start : entries.stop]
+        ends = [*(np.flatnonzero(np.diff(ordinals)) + 1).tolist(), len(entries)]
+        return [
+            range(entries.start + first, entries.start + behind)
+            for first, behind in pairwise([0, *ends])
+        ]
+
+    def position(self, run: range) -> int:
+        """Return the byte position of the Arrow batch that has a run of entries."""
+        return int(self._file.blocks.positions[int(self.directory.ordinals[run.start])])
+
+    def compression(self, run: range) -> str:
+        """Return the compression of the Arrow batch that has a run: none, lz4 or zstd."""
+        ordinal = int(self.directory.ordinals[run.start])
+        try:
+            return self._file.compression(ordinal)
+        except ValueError as error:
+            raise self._batches.corrupt(str(error), ordinal) from None
+
     def read(
         self, entries: range, *, check_crcs: bool = True
     ) -> Iterator[tuple[Sequence[BatchHeader], pa.RecordBatch]]:
@@ -112,54 +150,16 @@ class StripeObject:
             CorruptRecordError: a batch is damaged, or the directory does not fit it.
             NotFoundError: the file was deleted meanwhile, and is not in memory.
         """
-        ordinals = self.directory.ordinals
-        while entries:
-            ordinal = int(ordinals[entries.start])
+        ordinals, headers = self.directory.ordinals, self.directory.headers
+        for run in self.runs(entries):
+            ordinal = int(ordinals[run.start])
             first = int(np.searchsorted(ordinals, ordinal))
             behind = int(np.searchsorted(ordinals, ordinal, side="right"))
-            chosen = range(entries.start, min(entries.stop, behind))
-            headers = self.directory.headers
             records = self._decode(ordinal, range(first, behind), check_crcs=check_crcs)
-            start = headers[chosen.start].base_offset_delta - headers[first].base_offset_delta
-            count = sum(header.record_count for header in headers[chosen.start : chosen.stop])
-            yield headers[chosen.start : chosen.stop], records.slice(start, count)
-            entries = range(chosen.stop, entries.stop)
-
-    def read_log_batches(
-        self,
-        entries: range,
-        base_offset: int,
-        start_offset: int,
-        end_offset: int,
-        *,
-        check_crcs: bool = True,
-        is_aborted: IsAborted | None = None,
-    ) -> Iterator[LogBatch]:
-        """Yield the records of one partition's consecutive entries between two offsets.
-
-        Args:
-            entries: numbers of the entries, all of one partition.
-            base_offset: the offset of the first entry's first record.
-            start_offset: records before it are left out.
-            end_offset: records at and after it are left out.
-            check_crcs: whether to check the checksums of their batches.
-            is_aborted: function that returns whether a batch was aborted; None treats none as
-                aborted.
-
-        Raises:
-            CorruptRecordError, NotFoundError: as `read`.
-        """
-        origin = base_offset - self.directory.headers[entries.start].base_offset_delta
-        for headers, records in self.read(entries, check_crcs=check_crcs):
-            yield from cut_batches(
-                headers,
-                records,
-                segment_base_offset=origin,
-                start_offset=start_offset,
-                end_offset=end_offset,
-                stored_bytes=int(records.nbytes),
-                is_aborted=is_aborted,
-            )
+            row = headers[run.start].base_offset_delta
+            count = headers[run.stop - 1].last_offset_delta + 1 - row
+            start = row - headers[first].base_offset_delta
+            yield headers[run.start : run.stop], records.slice(start, count)
 
     def _decode(self, ordinal: int, entries: range, *, check_crcs: bool) -> pa.RecordBatch:
         """Return the rows of an Arrow batch, which has these entries."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -35,7 +35,6 @@ class StripeTail:
     Attributes:
         state: the state at the known end.
         home_number: number of the newest known home marker; 0 without one.
-        home_ends: the end offset at home of each partition, of this marker.
         taken_from: number from which on all objects before the known end were taken in.
         observed_ms: monotonic time at which the next number was unused, and before which no home
             marker above it appeared that is old enough to free it.
@@ -46,25 +45,20 @@ class StripeTail:
         self,
         directory: StripeDirectory,
         on_object: OnObject = lambda found, offsets: None,
-        *,
-        keeps_aborted: bool = False,
     ) -> None:
         """Know nothing yet.
 
         Args:
             directory: the stripe's directory.
             on_object: function that is called for each object that is taken in.
-            keeps_aborted: whether aborted transactions are listed, for reads.
         """
         self.state = StripeState()
         self.home_number = 0
-        self.home_ends: Mapping[int, int] = {}
         self.taken_from = 0
         self.observed_ms = -math.inf
         self.storage_us = 0
         self._directory = directory
         self._on_object = on_object
-        self._keeps_aborted = keeps_aborted
         self._listed_home = 0
         self._listed_end = 0
         self._doubted: int | None = None
@@ -117,7 +111,7 @@ class StripeTail:
                 self.observed_ms = max(self.observed_ms, asked_ms)
                 return False
         taken = self._ahead.popleft()
-        offsets = self.state.take(taken.directory, keeps_aborted=self._keeps_aborted)
+        offsets = self.state.take(taken.directory)
         self._on_object(taken, offsets)
         return True
 
@@ -133,7 +127,7 @@ class StripeTail:
             The base offset of each entry, int64.
         """
         self.observed_ms = max(self.observed_ms, asked_ms)
-        return self.state.take(directory, keeps_aborted=self._keeps_aborted)
+        return self.state.take(directory)
 
     def list_stripe(self) -> bool:
         """List the stripe; begin again at the newest home marker if it is above the next number.
@@ -180,23 +174,14 @@ class StripeTail:
             SparkLogError: See `list_stripe`.
         """
         self.doubt()
-        if not self.list_stripe() and self._listed_home > self.home_number:
-            number = self._listed_home
-            try:
-                self._set_home(number, self._directory.read_home(number))
-            except NotFoundError:
-                return  # freed since, below a newer marker
-            self.state.forget_aborted_before(self.home_ends)
+        self.list_stripe()
+        self.home_number = max(self.home_number, self._listed_home)
 
     def begin_at(self, number: int) -> None:
         """Take the state from a home marker, in the place of the known one."""
-        state = self._directory.read_home(number)
-        self._set_home(number, state)
-        self.state, self.taken_from = state, number
+        self.state = self._directory.read_home(number)
+        self.home_number = self.taken_from = number
         self._ahead.clear()
-
-    def _set_home(self, number: int, state: StripeState) -> None:
-        self.home_number, self.home_ends = number, state.ends()
 
     def _open_from(self, number: int) -> list[StripeObject]:
         """Open the object of a number, and those behind it that a listing showed."""

@@ -1,0 +1,127 @@
+"""Appends to one striped partition, by the appends of its stripe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from spark_log.errors import SparkLogError
+from spark_log.log.append import LogAppendInfo
+from spark_log.log.segment import BatchAppend, StagedSegment
+from spark_log.log.stripe.entry import StripeEntry
+from spark_log.log.stripe.stripe import Stripe
+from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, sequence_after
+
+
+class StripedAppender:
+    """Appends to one partition of a stripe. An object has no other replica."""
+
+    def __init__(self, stripe: Stripe, partition: int) -> None:
+        """Access no storage yet.
+
+        Args:
+            stripe: the partition's stripe, as the process uses it.
+            partition: number of the partition.
+        """
+        self._stripe = stripe
+        self._partition = partition
+
+    def append_segment(
+        self, segment: StagedSegment, *, expected_end_offset: int | None = None
+    ) -> LogAppendInfo:
+        """Append the batches of a staged segment in one object, so that they are visible together.
+
+        Args:
+            segment: the segment, of records. It is read back, and stays staged.
+            expected_end_offset: required log end offset; None appends at any offset.
+
+        Raises:
+            LogEndOffsetMismatchError: the log end offset is another one; nothing was appended.
+            UnknownOutcomeError: it is not known whether the batches are in the log.
+            SparkLogError: nothing was appended.
+        """
+        batches = list(_batches(segment))
+        if expected_end_offset is not None and len(batches) > 1:
+            table = pa.Table.from_batches([each.records for each in batches])
+            (joined,) = table.combine_chunks().to_batches()
+            batches = [BatchAppend(joined, segment.producer)]
+        entries = [StripeEntry(self._partition, batch, expected_end_offset) for batch in batches]
+        results = self._stripe.appends.append(entries, compression=segment.compression)
+        infos: list[LogAppendInfo] = []
+        for result in results:
+            if isinstance(result, SparkLogError):
+                raise result
+            assert result is not None
+            infos.append(result)
+        return replace(infos[0], last_offset=infos[-1].last_offset)
+
+    def append_batches(
+        self, batches: Sequence[BatchAppend], compression: str
+    ) -> list[LogAppendInfo | SparkLogError]:
+        """Append batches of several producers, in one object if they can share it.
+
+        Args:
+            batches: the batches.
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+
+        Returns:
+            The result of each batch: its offsets, or the error that concerns it.
+        """
+        entries = [StripeEntry(self._partition, batch) for batch in batches]
+        results = self._stripe.appends.append(entries, compression=compression)
+        return [result for result in results if result is not None]
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
+        """Append the markers at the end of transactions that the log does not have yet.
+
+        Args:
+            markers: the markers, each of a different producer.
+
+        Returns:
+            The offsets of the first to the last appended marker; None if the log has all of them.
+
+        Raises:
+            UnknownOutcomeError: it is not known whether a marker is in the log.
+            SparkLogError: a marker was not appended.
+        """
+        entries = [StripeEntry(self._partition, marker) for marker in markers]
+        results = self._stripe.appends.append(entries)
+        for result in results:
+            if isinstance(result, SparkLogError):
+                raise result
+        infos = [result for result in results if isinstance(result, LogAppendInfo)]
+        return replace(infos[0], last_offset=infos[-1].last_offset) if infos else None
+
+    def take_home(self, offset: int) -> None:
+        """Take the stripe home until the records of the partition before an offset are at home.
+
+        Args:
+            offset: the offset, at most the log end offset.
+
+        Raises:
+            CorruptRecordError: an object or a home marker is damaged or missing.
+            StorageError: the storage does not answer.
+        """
+        reader = self._stripe.reader
+        while True:
+            reader.poll()
+            places, _ = reader.places(self._partition)
+            if not places or places[0].base_offset >= offset:
+                return
+            self._stripe.take_home()
+            reader.look_for_home()
+
+
+def _batches(segment: StagedSegment) -> Iterator[BatchAppend]:
+    """Yield the batches of a staged segment."""
+    producer = segment.producer
+    with ipc.open_file(segment.load()) as file:
+        for number in range(file.num_record_batches):
+            records = file.get_batch(number).replace_schema_metadata(RECORD_SCHEMA.metadata)
+            yield BatchAppend(records, producer)
+            if producer is not None:
+                sequence = sequence_after(producer.base_sequence, records.num_rows)
+                producer = replace(producer, base_sequence=sequence)

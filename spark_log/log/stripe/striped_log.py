@@ -1,0 +1,66 @@
+"""The log of a striped partition: as any log, with its newest records in a stripe."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from spark_log.log.directory import LogView
+from spark_log.log.local_log import LocalLog
+from spark_log.log.producers import ProducerState, TransactionIndex
+from spark_log.log.snapshot import Snapshot, Snapshots
+from spark_log.log.stripe.stripe import Stripe
+from spark_log.log.stripe.striped_directory import StripedDirectory
+
+
+class StripedSnapshots(Snapshots):
+    """The snapshots of a striped partition: a home marker has the producers, as a snapshot has."""
+
+    def newest(self, view: LogView) -> Snapshot | None:
+        """Return the newest snapshot at home, or that of the home marker if it is newer.
+
+        Raises:
+            StorageError: the storage does not answer, so it is not known whether one exists.
+        """
+        found = super().newest(view)
+        directory = self._directory
+        assert isinstance(directory, StripedDirectory)
+        producers = directory.stripe.home_producers(directory.partition)
+        start = view.log_start_offset
+        if (
+            producers is None
+            or not start <= producers.offset <= view.log_end_offset
+            or (found is not None and found.offset >= producers.offset)
+        ):
+            return found
+        index = TransactionIndex(
+            producers.offset,
+            open_transactions=producers.transactions.open,
+            unlisted=((start, producers.offset),) if start < producers.offset else (),
+        )
+        entries = producers.entries()
+        return Snapshot(producers.offset, (), ProducerState(producers.offset, entries, index))
+
+
+class StripedLog(LocalLog):
+    """The log of a striped partition. Its appends go to the stripe (`StripedAppender`).
+
+    Everything that reads a log reads this one. Whatever rewrites or deletes files uses the
+    `LocalLog` of the same directory, which has the records at home.
+    """
+
+    snapshots_class = StripedSnapshots
+
+    def __init__(self, stripe: Stripe, *where: Any, **how: Any) -> None:
+        """Open a log. Accesses no storage yet.
+
+        Args:
+            stripe: the partition's stripe, as the process uses it.
+            where: arguments of `LocalLog`.
+            how: further arguments of `LocalLog`.
+        """
+        self.directory_class = partial(StripedDirectory, stripe=stripe.reader)
+        super().__init__(*where, **how)
+
+    def __repr__(self) -> str:
+        return f"<StripedLog url={self.files.url!r}>"

@@ -1,0 +1,98 @@
+"""Checks that a topic can have stripes (the setting ``stripes``).
+
+A partition of such a topic has its newest records in a stripe, which lies in the cluster's root. So
+the partition has one replica, there, and the setting is that of the topic's creation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from spark_log.errors import InvalidConfigurationError
+from spark_log.metadata.features import STRIPE_VERSION
+from spark_log.metadata.image import MetadataImage
+from spark_log.metadata.records import (
+    TOPIC_RESOURCE,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
+from spark_log.metadata.root_broker import ROOT_BROKER_ID
+from spark_log.metadata.topic_image import TopicImage
+
+_STRIPES: Final = "stripes"
+_DELETE_DELAY: Final = "file.delete.delay.ms"
+
+
+def check_stripes(image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
+    """Check a change of the metadata before it is appended.
+
+    Args:
+        image: the metadata before the change.
+        records: the records of the change.
+
+    Raises:
+        InvalidConfigurationError: it changes ``stripes`` of a topic that exists, or of all topics;
+            or after it a topic with stripes has another replica, or ``file.delete.delay.ms`` 0.
+    """
+    for record in records:
+        if isinstance(record, ConfigRecord) and record.name == _STRIPES:
+            _check_setting(image, record)
+    if STRIPE_VERSION.name not in image.features and not any(
+        map(STRIPE_VERSION.is_needed_by, records)
+    ):
+        return
+    if not any(map(_concerns_stripes, records)):
+        return
+    changed = image.copy()
+    for record in records:
+        changed.replay(record)
+    for topic in changed.topics():
+        if topic.config().stripes:
+            _check_topic(topic)
+
+
+def _check_setting(image: MetadataImage, record: ConfigRecord) -> None:
+    if record.resource_type != TOPIC_RESOURCE:
+        raise InvalidConfigurationError(
+            "stripes is a setting of single topics: set it when a topic is created, with "
+            "--config stripes=N",
+            key=record.name,
+        )
+    topic = image.find(record.resource_name)
+    present = "0" if topic is None else topic.overrides.get(record.name, "0")
+    if topic is not None and (record.value or "0") != present:
+        raise InvalidConfigurationError(
+            f"topic {topic.name!r} has stripes={present}, and this cannot be changed: its records "
+            f"lie where this setting says. Create a topic with stripes={record.value or '0'}, and "
+            f"copy the records to it",
+            key=record.name,
+        )
+
+
+def _check_topic(topic: TopicImage) -> None:
+    if topic.config().file_delete_delay_ms == 0:
+        raise InvalidConfigurationError(
+            f"topic {topic.name!r} cannot have stripes with file.delete.delay.ms=0: what a writer "
+            f"knows of a stripe counts for half of this time; set file.delete.delay.ms to its "
+            f"default of 60000, or leave stripes at 0",
+            key=_DELETE_DELAY,
+        )
+    for number, state in sorted(topic.partitions.items()):
+        if tuple(state.replicas) != (ROOT_BROKER_ID,):
+            raise InvalidConfigurationError(
+                f"topic {topic.name!r} cannot have stripes: partition {number} has the replicas "
+                f"{list(state.replicas)}, and a stripe is in the cluster's root (broker "
+                f"{ROOT_BROKER_ID}) alone; create the topic with one replica, or leave stripes at "
+                f"0",
+                key=_STRIPES,
+            )
+
+
+def _concerns_stripes(record: MetadataRecord) -> bool:
+    """Return whether a record may change which topics have stripes, or what these require."""
+    if isinstance(record, ConfigRecord):
+        return record.name in (_STRIPES, _DELETE_DELAY)
+    return isinstance(record, PartitionRecord | PartitionChangeRecord)
