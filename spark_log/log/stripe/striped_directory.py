@@ -34,6 +34,9 @@ class StripedDirectory(PartitionDirectory):
         self.stripe = stripe
         self._listed_end = 0
 
+    def check_not_removed(self) -> None:
+        """Check nothing: before its first records are at home, the partition has no directory."""
+
     def list_files(self) -> Iterable[FileInfo]:
         """List the files at home, and the entries in the stripe as plain segments."""
         entries = self._list_stripe()
