@@ -144,6 +144,11 @@ class StripeReader(LogCache):
         """Return the known log end offset of a partition."""
         return self._tail.state.end_offset(partition)
 
+    @property
+    def storage_us(self) -> int:
+        """The newest last-modified time that a listing of the stripe showed; 0 before one."""
+        return self._tail.storage_us
+
     def places(self, partition: int) -> tuple[Sequence[Place], int]:
         """Return the known places of a partition, and its log end offset.
 

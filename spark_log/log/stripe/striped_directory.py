@@ -53,8 +53,13 @@ class StripedDirectory(PartitionDirectory):
         self.stripe.poll()
         places, self._listed_end = self.stripe.places(self.partition)
         self.on_log_end(self._listed_end)
+        modified_us = self.stripe.storage_us  # or later: the stripe's directory tells no times
         return [
-            FileInfo(self.file_path(SegmentName(each.base_offset).file_name), each.size_bytes, 0)
+            FileInfo(
+                self.file_path(SegmentName(each.base_offset).file_name),
+                each.size_bytes,
+                modified_us,
+            )
             for each in places
         ]
 
