@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.storage.emptying import delete_everything
+from tests.striped_topics import give_stripes
 
 # Each Spark of the tests reads its settings here: Delta's jars without Spark's own, and fewer logs.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
@@ -39,6 +40,20 @@ pytest.register_assert_rewrite(
 settings.register_profile("dev", max_examples=60, deadline=None)
 settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "dev")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--stripes",
+        type=int,
+        default=0,
+        help="give each topic that an Admin creates, with one replica, this number of stripes",
+    )
+
+
+def pytest_configure(config):
+    if stripes := config.getoption("--stripes"):
+        give_stripes(pytest.MonkeyPatch(), stripes)
 
 
 def pytest_collection_modifyitems(items):

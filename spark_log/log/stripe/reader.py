@@ -179,6 +179,11 @@ class StripeReader(LogCache):
         producers = self._tail.state.producers(partition)
         return None if producers is None else producers.transactions.first_open
 
+    @property
+    def storage_us(self) -> int:
+        """The newest last-modified time that a listing of the stripe showed; 0 before one."""
+        return self._tail.storage_us
+
     def places(self, partition: int) -> tuple[Sequence[Place], int]:
         """Return the known places of a partition, and its log end offset.
 

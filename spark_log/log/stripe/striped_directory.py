@@ -36,6 +36,9 @@ class StripedDirectory(PartitionDirectory):
         self.stripe = stripe
         self._listed_end = 0
 
+    def check_not_removed(self) -> None:
+        """Check nothing: before its first records are at home, the partition has no directory."""
+
     def list_files(self) -> Iterable[FileInfo]:
         """List the files at home, and the entries in the stripe as plain segments."""
         self.stripe.poll()
@@ -108,7 +111,8 @@ class StripedDirectory(PartitionDirectory):
     def _entries(self, place: Place) -> FileInfo:
         """Return the file that stands for the entries of a place."""
         name = SegmentName(place.base_offset).file_name
-        return FileInfo(self.file_path(name), place.size_bytes, 0)
+        # Or later: the stripe's directory tells no times.
+        return FileInfo(self.file_path(name), place.size_bytes, self.stripe.storage_us)
 
     def read_end(
         self, live: LiveLog, observed_ms: float
