@@ -423,6 +423,8 @@ class PartitionLog:
         The metadata are read after the log, also for a partition that had one replica so far.
         Therefore all in-sync replicas of the state have the records that the view shows.
 
+        This is for work on the files of replicas. Of a striped partition it has what is at home.
+
         Returns:
             The view, the partition state, and the listing of the replica that was read, from which
             the view was made.
@@ -431,6 +433,9 @@ class PartitionLog:
             UnknownTopicOrPartitionError: the topic was deleted.
             SparkLogError: See `observe`.
         """
+        if self.stripe is not None:
+            listing = self.stripe.files_at_home(self.partition).observe_files()
+            return listing.view, self.states.refresh(), listing
         while True:
             view, read, listing = self._reader.observe_files()
             state = self.states.refresh()
