@@ -36,6 +36,7 @@ from spark_log.jobs.task import CleaningTask, run_per_partition
 from spark_log.log.clean import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata import TopicImage
 from spark_log.storage import StorageClock
+from spark_log.transaction import CleanedTransactionalId
 from spark_log.types import TopicPartition
 
 _FAILED = 1
@@ -142,23 +143,18 @@ def main(
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
     failed = {} if dry_run else _commit_tables(cluster, chosen, results)
-    failed |= {str(tp): each["error"] for tp, each in results.items() if "error" in each}
-    failed |= {
-        f"stripe {each['stripe']} of {each['topic']}": each["error"]
-        for each in stripes
-        if "error" in each
-    }
-    failed |= {
-        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
-    }
+    failed |= _failures(results, stripes, ended)
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
     report.add(**progress.document())
-    report.add(stripes=len(stripes))
-    report.add(taken_home_objects=sum(each.get("objects", 0) for each in stripes))
-    report.add(deleted_topics=len(deleted), stray_replicas=len(strays))
-    report.add(transactional_ids=len(ended))
+    report.add(
+        stripes=len(stripes),
+        taken_home_objects=sum(each.get("objects", 0) for each in stripes),
+        deleted_topics=len(deleted),
+        stray_replicas=len(strays),
+        transactional_ids=len(ended),
+    )
     report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)
@@ -190,6 +186,23 @@ def _take_home(
         {"topic": tp.topic, "stripe": tp.partition} | each
         for tp, each in zip(numbered, done, strict=True)
     ]
+
+
+def _failures(
+    partitions: Mapping[TopicPartition, Mapping[str, Any]],
+    stripes: Sequence[Mapping[str, Any]],
+    ended: Sequence[CleanedTransactionalId],
+) -> dict[str, str]:
+    """Return what was not cleaned, with the errors."""
+    failed = {str(tp): each["error"] for tp, each in partitions.items() if "error" in each}
+    failed |= {
+        f"stripe {each['stripe']} of {each['topic']}": each["error"]
+        for each in stripes
+        if "error" in each
+    }
+    return failed | {
+        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
+    }
 
 
 def _commit_tables(
