@@ -12,6 +12,7 @@ from spark_log.storage import (
     DELTA_LOG,
     ROOT_DIRECTORIES,
     SCRATCH_PREFIX,
+    STRIPES_DIRECTORY,
     Store,
     is_of_file_system,
     is_topic_directory,
@@ -92,7 +93,8 @@ def orphaned_directories(
         names &= _directories(store)
     for name in sorted(names):
         if name in topics:
-            for directory in sorted(replicas[name] - {DELTA_LOG}):
+            own = {DELTA_LOG, STRIPES_DIRECTORY} if topics[name].config().stripes else {DELTA_LOG}
+            for directory in sorted(replicas[name] - own):
                 if directory.startswith(PARTITION_FOLDER_PREFIX):
                     continue  # of a program that was refused: see `left_data_files`
                 yield from _orphaned_replica(topics[name], directory, broker_id)

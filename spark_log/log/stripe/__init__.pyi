@@ -13,3 +13,4 @@ from .reader import StripeReader as StripeReader
 from .stripe import Stripe as Stripe
 from .striped_appender import StripedAppender as StripedAppender
 from .striped_log import StripedLog as StripedLog
+from .striped_log import open_striped as open_striped
