@@ -51,6 +51,22 @@ class StripedSnapshots(Snapshots):
         entries = producers.entries()
         return Snapshot(producers.offset, (), ProducerState(producers.offset, entries, index))
 
+    def write(self, view: LogView | None = None) -> Snapshot:
+        """Write a snapshot of the files at home.
+
+        A later one would show whatever lists these files alone that the log's end was lost.
+
+        Args:
+            view: not used: it has records of the stripe, too.
+
+        Raises:
+            StorageError: the snapshot was not written.
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        directory = self._directory
+        assert isinstance(directory, StripedDirectory)
+        return Snapshots(directory.at_home, self._config).write()
+
 
 def open_striped(
     store: Store, directory: str, stripe: StripeReader, *, partition: int
