@@ -2,7 +2,6 @@ from .appender import AppendResult as AppendResult
 from .appender import StripeAppender as StripeAppender
 from .directory import StripeDirectory as StripeDirectory
 from .entry import StripeEntry as StripeEntry
-from .file_names import STRIPES_DIRECTORY as STRIPES_DIRECTORY
 from .file_names import stripe_of as stripe_of
 from .file_names import stripe_path as stripe_path
 from .freeing import find_freeable as find_freeable
