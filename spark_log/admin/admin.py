@@ -312,7 +312,7 @@ class Admin(ForeignMethods):
     def describe_topics(
         self, names: Sequence[str] | None = None, *, with_offsets: bool = True
     ) -> list[TopicDescription]:
-        """Describe topics: partitions with their offsets and sizes, and config overrides.
+        """Describe topics: partitions with their offsets and sizes, stripes, config overrides.
 
         The offsets and sizes of a replicated partition that cannot be read are -1.
 

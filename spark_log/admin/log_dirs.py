@@ -14,9 +14,14 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LogView
-from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
 from spark_log.storage import map_requests
-from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
+from spark_log.types import (
+    LogDirDescription,
+    ReplicaInfo,
+    StripeDescription,
+    TopicPartition,
+)
 
 
 def describe_log_dirs(
@@ -45,7 +50,9 @@ def describe_log_dirs(
                 raise
             log_dirs.append(LogDirDescription(broker_id, root, (), str(error)))
         else:
-            log_dirs.append(LogDirDescription(broker_id, root, tuple(replicas)))
+            topics = dict.fromkeys(tp.topic for tp in here) if broker_id == ROOT_BROKER_ID else ()
+            stripes = _describe_stripes(cluster, [image.topic(name) for name in topics])
+            log_dirs.append(LogDirDescription(broker_id, root, tuple(replicas), stripes=stripes))
     return _with_lags(image, log_dirs)
 
 
@@ -62,7 +69,8 @@ def _describe_replicas(
 
     def describe(tp: TopicPartition) -> ReplicaInfo | None:
         topic = image.topic(tp.topic)
-        log = cluster.replica_log(topic, tp.partition, broker_id)
+        number = topic.partitions[tp.partition].directory_of(broker_id)
+        log = cluster.partition_log(topic, tp.partition).replica_of(broker_id, number)
         try:
             with cluster.detecting_deletion(topic):
                 return _describe_replica(tp, log.observe(), f"{root}/{log.directory}")
@@ -73,6 +81,14 @@ def _describe_replicas(
 
     described = map_requests(cluster.broker_store(broker_id), describe, partitions)
     return [replica for replica in described if replica is not None]
+
+
+def _describe_stripes(
+    cluster: Cluster, topics: Sequence[TopicImage]
+) -> tuple[StripeDescription, ...]:
+    """Return the stripes of topics, by a listing of each."""
+    stripes = [stripe for topic in topics for stripe in cluster.stripes(topic)]
+    return tuple(map_requests(cluster.store, lambda stripe: stripe.directory.describe(), stripes))
 
 
 def _wanted(

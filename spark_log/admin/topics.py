@@ -38,6 +38,7 @@ from spark_log.types import (
     NewPartitions,
     NewTopic,
     PartitionDescription,
+    StripeDescription,
     TopicDescription,
     TopicPartition,
 )
@@ -238,9 +239,12 @@ def describe_topics(
     image = cluster.image()
     topics = list(image.topics()) if names is None else [image.topic(name) for name in names]
     views = _observe_all(cluster, topics, skip_deleted=names is None) if with_offsets else {}
+    stripes = _describe_stripes(cluster, [each for each in topics if each.topic_id in views])
     online = {broker.broker_id for broker in image.brokers() if not broker.fenced}
     return [
-        _describe_topic(topic, views.get(topic.topic_id, {}), online)
+        _describe_topic(
+            topic, views.get(topic.topic_id, {}), online, stripes.get(topic.topic_id, ())
+        )
         for topic in topics
         if not with_offsets or topic.topic_id in views
     ]
@@ -292,14 +296,31 @@ def _observe(cluster: Cluster, topic: TopicImage, partition: int) -> LogView | N
         return None
 
 
+def _describe_stripes(
+    cluster: Cluster, topics: Sequence[TopicImage]
+) -> dict[str, tuple[StripeDescription, ...]]:
+    """Return the stripes of topics by topic id, by a listing of each stripe."""
+    stripes = [(topic, stripe) for topic in topics for stripe in cluster.stripes(topic)]
+    described = map_requests(cluster.store, lambda pair: pair[1].directory.describe(), stripes)
+    found: dict[str, tuple[StripeDescription, ...]] = {}
+    for (topic, _), each in zip(stripes, described, strict=True):
+        found[topic.topic_id] = (*found.get(topic.topic_id, ()), each)
+    return found
+
+
 def _describe_topic(
-    topic: TopicImage, views: Mapping[int, LogView | None], online: Collection[int]
+    topic: TopicImage,
+    views: Mapping[int, LogView | None],
+    online: Collection[int],
+    stripes: tuple[StripeDescription, ...],
 ) -> TopicDescription:
     partitions = [
         _describe_partition(topic, topic.partitions[number], views.get(number), online)
         for number in sorted(topic.partitions)
     ]
-    return TopicDescription(topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides))
+    return TopicDescription(
+        topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides), stripes
+    )
 
 
 def _describe_partition(

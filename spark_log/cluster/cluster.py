@@ -371,6 +371,15 @@ class Cluster:
                 found = self._stripes[key] = Stripe(directory, partial(self._files_at_home, topic))
             return found
 
+    def stripes(self, topic: TopicImage) -> list[Stripe]:
+        """Return the stripes of a topic that have partitions; none of a topic without stripes.
+
+        Args:
+            topic: the topic.
+        """
+        count = min(topic.config().stripes, topic.num_partitions)
+        return [self.stripe(topic, number) for number in range(count)]
+
     def _files_at_home(self, topic: TopicImage, partition: int) -> PartitionDirectory:
         return LocalLog(
             self.store,

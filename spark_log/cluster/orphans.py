@@ -29,6 +29,9 @@ class OrphanKind(StrEnum):
     PARTITION = "partition"
     """It is in a topic's directory, and the topic has no such partition."""
 
+    STRIPE = "stripe"
+    """It is in the directory of a topic's stripes, and the topic has no such stripe."""
+
     REPLICA = "replica"
     """It belonged to a replica that was moved, or that rejoined in another directory, or
     it belongs to a replica that is about to rejoin."""
@@ -93,8 +96,11 @@ def orphaned_directories(
         names &= _directories(store)
     for name in sorted(names):
         if name in topics:
-            own = {DELTA_LOG, STRIPES_DIRECTORY} if topics[name].config().stripes else {DELTA_LOG}
-            for directory in sorted(replicas[name] - own):
+            known = {DELTA_LOG}
+            if topics[name].config().stripes:
+                known.add(STRIPES_DIRECTORY)
+                yield from _orphaned_stripes(store, topics[name])
+            for directory in sorted(replicas[name] - known):
                 if directory.startswith(PARTITION_FOLDER_PREFIX):
                     continue  # of a program that was refused: see `left_data_files`
                 yield from _orphaned_replica(topics[name], directory, broker_id)
@@ -104,6 +110,14 @@ def orphaned_directories(
             yield OrphanedDirectory(name, OrphanKind.SCRATCH)
         else:
             yield OrphanedDirectory(name, OrphanKind.FOREIGN)
+
+
+def _orphaned_stripes(store: Store, topic: TopicImage) -> Iterator[OrphanedDirectory]:
+    """Yield the directories of stripes that a topic does not have."""
+    parent = f"{topic.directory}/{STRIPES_DIRECTORY}"
+    numbers = {str(number) for number in range(topic.config().stripes)}
+    for name in sorted(set(store.list_directories(parent)) - numbers):
+        yield OrphanedDirectory(f"{parent}/{name}", OrphanKind.STRIPE, topic.name)
 
 
 def _directories(store: Store) -> set[str]:

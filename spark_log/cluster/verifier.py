@@ -283,6 +283,7 @@ def _orphan(directory: OrphanedDirectory, broker_id: int) -> LogFinding:
         reason = {
             OrphanKind.TOPIC: "it belongs to no topic: left over from a deleted one",
             OrphanKind.PARTITION: f"topic {directory.topic} has no such partition",
+            OrphanKind.STRIPE: f"topic {directory.topic} has no such stripe",
             OrphanKind.FOREIGN: "it does not belong to spark-log",
         }[directory.kind]
         message, severity = f"{reason}. Check it, and remove it by hand", LogSeverity.WARNING

@@ -16,7 +16,7 @@ from spark_log.config import TopicConfig
 from spark_log.doctor.examination import Examination
 from spark_log.errors import BrokerIdNotRegisteredError, NotFoundError, StorageError
 from spark_log.log import LocalLog, LogView, PartitionDirectory, SegmentReader, Snapshot
-from spark_log.metadata import TopicImage
+from spark_log.metadata import ROOT_BROKER_ID, TopicImage
 from spark_log.storage import FileInfo
 from spark_log.types import TopicPartition
 from spark_log.util import lazy
@@ -71,8 +71,8 @@ class PartitionExamination:
     def log(self) -> LocalLog:
         """The log of the last in-sync replica that can be used: all in-sync ones have its records.
 
-        It is not the `PartitionLog` of the partition: that log would remove a replica that does
-        not answer from the in-sync replicas, which changes the metadata.
+        It is a replica, not the `PartitionLog` of the partition: that log would remove a replica
+        that does not answer from the in-sync replicas, which changes the metadata.
 
         Raises:
             UnreachableError: no replica can be used.
@@ -82,7 +82,8 @@ class PartitionExamination:
             if broker_id in self.examination.failing_brokers:
                 continue
             try:
-                return cluster.replica_log(self.topic, self.tp.partition, broker_id)
+                log = cluster.partition_log(self.topic, self.tp.partition)
+                return log.replica_of(broker_id, state.directory_of(broker_id))
             except (BrokerIdNotRegisteredError, StorageError) as error:
                 self.examination.failing_brokers[broker_id] = str(error)
         raise UnreachableError
@@ -96,6 +97,17 @@ class PartitionExamination:
             StorageError: the storage does not answer.
         """
         return self.log.observe()
+
+    @lazy
+    def view_at_home(self) -> LogView:
+        """The view without records in a stripe, by one more listing if the topic has stripes.
+
+        Merges, retention and compaction concern files of the partition's directory alone.
+        """
+        if not self.config.stripes:
+            return self.view
+        cluster = self.examination.cluster
+        return cluster.replica_log(self.topic, self.tp.partition, ROOT_BROKER_ID).observe()
 
     @lazy
     def snapshot(self) -> Snapshot | None:

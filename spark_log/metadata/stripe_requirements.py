@@ -51,7 +51,7 @@ def check_stripes(image: MetadataImage, records: Sequence[MetadataRecord]) -> No
         changed.replay(record)
     for topic in changed.topics():
         if topic.config().stripes:
-            _check_topic(topic)
+            _check_topic(topic, exists=image.find(topic.name) is not None)
 
 
 def _check_setting(image: MetadataImage, record: ConfigRecord) -> None:
@@ -72,7 +72,7 @@ def _check_setting(image: MetadataImage, record: ConfigRecord) -> None:
         )
 
 
-def _check_topic(topic: TopicImage) -> None:
+def _check_topic(topic: TopicImage, *, exists: bool) -> None:
     if topic.config().file_delete_delay_ms == 0:
         raise InvalidConfigurationError(
             f"topic {topic.name!r} cannot have stripes with file.delete.delay.ms=0: what a writer "
@@ -83,10 +83,13 @@ def _check_topic(topic: TopicImage) -> None:
     for number, state in sorted(topic.partitions.items()):
         if tuple(state.replicas) != (ROOT_BROKER_ID,):
             raise InvalidConfigurationError(
-                f"topic {topic.name!r} cannot have stripes: partition {number} has the replicas "
-                f"{list(state.replicas)}, and a stripe is in the cluster's root (broker "
-                f"{ROOT_BROKER_ID}) alone; create the topic with one replica, or leave stripes at "
-                f"0",
+                f"topic {topic.name!r} has stripes, which are in the cluster's root: partition "
+                f"{number} stays there, on broker {ROOT_BROKER_ID}, and gets no other replica"
+                if exists
+                else f"topic {topic.name!r} cannot have stripes: partition {number} has the "
+                f"replicas {list(state.replicas)}, and a stripe is in the cluster's root alone; "
+                f"create the topic with one replica, on broker {ROOT_BROKER_ID}, or leave stripes "
+                f"at 0",
                 key=_STRIPES,
             )
 

@@ -21,6 +21,7 @@ from .offsets import OffsetTimestamp as OffsetTimestamp
 from .records import ConsumerRecord as ConsumerRecord
 from .records import RecordMetadata as RecordMetadata
 from .records import TopicPartition as TopicPartition
+from .stripes import StripeDescription as StripeDescription
 from .topics import ElectionType as ElectionType
 from .topics import NewPartitions as NewPartitions
 from .topics import NewTopic as NewTopic

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from spark_log.types.stripes import StripeDescription
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
@@ -65,12 +67,14 @@ class LogDirDescription:
         log_dir: the path or URL of the root.
         replicas: its replicas, ordered by topic and partition.
         error: the reason why the root cannot be read; None if it can.
+        stripes: the stripes of the topics of these replicas, ordered by topic and number.
     """
 
     broker: int
     log_dir: str
     replicas: tuple[ReplicaInfo, ...]
     error: str | None = None
+    stripes: tuple[StripeDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,8 @@ class ReplicaInfo:
     Attributes:
         topic: the topic's name.
         partition: the partition's number.
-        size_bytes: the size of the log's segments.
+        size_bytes: the size of the log's segments, and of its part of the objects of a stripe that
+            are not at home.
         offset_lag: the number of offsets by which its log end offset is behind the high watermark.
         is_future: whether it is a copy that will replace another replica.
         segments: the number of the log's segments.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from spark_log.types.stripes import StripeDescription
+
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
@@ -44,12 +46,21 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic as ``describe_topics`` returns it."""
+    """A topic as ``describe_topics`` returns it.
+
+    Attributes:
+        name: the topic's name.
+        topic_id: the topic's id.
+        partitions: its partitions, sorted by number.
+        configs: its config overrides.
+        stripes: its stripes that have partitions, sorted by number; empty without offsets.
+    """
 
     name: str
     topic_id: str
     partitions: tuple[PartitionDescription, ...]
     configs: Mapping[str, str]
+    stripes: tuple[StripeDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

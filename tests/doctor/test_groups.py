@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_log import Admin, OffsetAndMetadata, TopicPartition
+from spark_log import Admin, NewTopic, OffsetAndMetadata, TopicPartition
+from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     STABLE,
     ClassicGroup,
@@ -188,3 +189,11 @@ def test_a_damaged_group_is_a_finding_and_the_others_are_looked_at(patient, clus
     assert found.keys() == {"group-damaged", "offset-after-end"}
     assert found["group-damaged"].subject.group == "g"
     assert found["group-damaged"].command == "spark-log groups repair"
+
+
+def test_records_in_a_stripe_are_in_the_log_that_a_group_reads(patient):
+    Admin(patient.root).create_topics([NewTopic("orders", topic_configs={"stripes": 1})])
+    append(Cluster(patient.root, clock=patient.clock), "a", "b", topic="orders")
+    offsets = {TopicPartition("orders", 0): OffsetAndMetadata(2)}
+    Admin(patient.root).alter_group_offsets("readers", offsets)
+    assert patient.codes("groups") == []

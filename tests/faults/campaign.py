@@ -37,6 +37,7 @@ class Campaign:
         delete_delay_ms: the topic's ``file.delete.delay.ms``; stops are longer than that.
         without: name of a safety rule that the writers' logs leave out.
         clocks: wall clocks of the processes, which jump; empty: the machine's clock.
+        stripes: number of stripes of the topic: 0, or 1.
     """
 
     store: Store
@@ -46,6 +47,7 @@ class Campaign:
     delete_delay_ms: int = 600
     without: str | None = None
     clocks: tuple[ClockShift, ...] = ()
+    stripes: int = 0
     done: Counter[str] = field(default_factory=Counter)
 
     def run(self, duration_s):
@@ -136,7 +138,8 @@ class Campaign:
 
     def _rewriting(self):
         seed = self._chance.randrange(2**32)
-        return Rewriting(self.store, self._notes("rewriter"), self.delete_delay_ms, seed)
+        notes = self._notes("rewriter")
+        return Rewriting(self.store, notes, self.delete_delay_ms, seed, self.stripes)
 
     def _start(self, function, role):
         number = len(self._everyone)
@@ -149,7 +152,7 @@ class Campaign:
         return str(self.notes / name)
 
     def _config(self):
-        return {"file_delete_delay_ms": self.delete_delay_ms}
+        return {"file_delete_delay_ms": self.delete_delay_ms, "stripes": self.stripes}
 
 
 _BLOWS = (

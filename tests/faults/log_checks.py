@@ -8,15 +8,16 @@ from tests.faults.reader_process import PARTITION
 from tests.log.support import open_log, values
 
 
-def check_results(store, notes, *, idempotent):
+def check_results(store, notes, *, idempotent, **config):
     """Check a log that is no longer written to, and return counts.
 
     Args:
         store: the log's store.
         notes: directory of the notes of its writers and of its reader, if there is one.
         idempotent: whether the writers were idempotent.
+        config: settings of the topic.
     """
-    log = open_log(store)
+    log = open_log(store, **config)
     found = [(offset, value.decode()) for offset, value in values(log)]
     assert [offset for offset, _ in found] == list(range(log.observe().log_end_offset)), "not dense"
     writes, reads = read_operations(notes, "writer-*"), read_operations(notes, "reader")

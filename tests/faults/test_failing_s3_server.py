@@ -253,7 +253,8 @@ def server(tmp_path):
     server.close()
 
 
-def test_nothing_is_lost_or_doubled_and_every_call_returns(server, tmp_path):
+@pytest.mark.parametrize("stripes", [0, 2])
+def test_nothing_is_lost_or_doubled_and_every_call_returns(stripes, server, tmp_path):
     root = f"{server.server.new_bucket()}/root"
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
     notes = tmp_path / "notes"
@@ -263,6 +264,7 @@ def test_nothing_is_lost_or_doubled_and_every_call_returns(server, tmp_path):
         "file.delete.delay.ms": DELETE_DELAY_MS,
         "merge.tail.segments": 8,
         "snapshot.interval.segments": 4,
+        "stripes": stripes,
     }
     topic = NewTopic("t", num_partitions=PARTITIONS, topic_configs=configs)
     Admin(**campaign.settings).create_topics([topic])

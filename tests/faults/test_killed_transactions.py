@@ -24,12 +24,16 @@ _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
 
-@pytest.fixture
-def place(address):
+@pytest.fixture(params=[0, 4], ids=["partition logs", "4 stripes"])
+def place(address, request):
     """Return the address and the storage options of a root with a topic."""
     root, options = address
     with Admin(root, storage_options=options) as admin:
-        config = {"flush.on.append": "false", "merge.tail.segments": "8"}
+        config = {
+            "flush.on.append": "false",
+            "merge.tail.segments": "8",
+            "stripes": str(request.param),
+        }
         admin.create_topics([NewTopic("t", PARTITIONS, topic_configs=config)])
     return address
 

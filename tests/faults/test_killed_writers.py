@@ -39,15 +39,16 @@ def store(address):
         pytest.param(False, id="not idempotent", marks=pytest.mark.long),
     ],
 )
+@pytest.mark.parametrize("stripes", [0, 1])
 def test_every_acknowledged_record_is_there_although_writers_are_killed_and_stopped(
-    idempotent, store, tmp_path
+    idempotent, stripes, store, tmp_path
 ):
     notes = tmp_path / "notes"
     notes.mkdir()
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
-    campaign = Campaign(store, notes, SEED, idempotent)
+    campaign = Campaign(store, notes, SEED, idempotent, stripes=stripes)
     campaign.run(DURATION_S)
     _LOG.info("done: %s", dict(campaign.done))
-    _LOG.info("found: %s", check_results(store, notes, idempotent=idempotent))
+    _LOG.info("found: %s", check_results(store, notes, idempotent=idempotent, stripes=stripes))
     left = len([*store.list_hidden(DIRECTORY)])
     _LOG.info("hidden files that killed writers left: %d", left)

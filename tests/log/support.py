@@ -1,7 +1,9 @@
 """Helpers for tests of logs: open, write by hand, merge by hand, and stores that fail."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, MergeExecutor, SegmentReader, SegmentWriter
 from spark_log.log.clean.cleaner import PartitionCleaner
 from spark_log.log.files.file_names import SegmentName, StartMarker
+from spark_log.log.stripe import Stripe, StripeDirectory, StripedLog, stripe_path
 from spark_log.record.arrow_template import file_template
 from spark_log.record.batch_header import METADATA_KEY, encode_headers
 from spark_log.record.checksum import batch_crc32c
@@ -71,7 +74,10 @@ class RetentionAt(PartitionCleaner):
 def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, run_merge=None, **config):
     """Open the log of a test's store; appends are not synced unless the config says so."""
     settings = TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
-    return LocalLog(
+    new_log: Callable[..., LocalLog] = LocalLog
+    if settings.stripes:
+        new_log = partial(StripedLog, open_stripe(store, settings, clock))
+    return new_log(
         store,
         DIRECTORY,
         topic_id=TOPIC_ID,
@@ -81,6 +87,19 @@ def open_log(store, *, clock=SYSTEM_CLOCK, suppressed=IN_PROCESS, run_merge=None
         suppressed=suppressed,
         merge_executor=run_merge and MergeExecutor(run_merge),
     )
+
+
+def open_stripe(store, settings, clock):
+    """Return the only stripe of the test's topic, as one process uses it."""
+    directory = StripeDirectory(
+        store,
+        stripe_path(f"flights.{TOPIC_ID}", 0),
+        topic_id=TOPIC_ID,
+        stripe=0,
+        config=settings,
+        clock=clock,
+    )
+    return Stripe(directory, lambda partition: open_log(store, clock=clock).files)
 
 
 def segment_writer(store, **settings):

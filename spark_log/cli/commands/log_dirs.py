@@ -15,7 +15,8 @@ def log_dirs(topics: Topics, root: Root, output: Output) -> None:
     """Show directories and sizes of replicas, by broker.
 
     Without names the partitions of all topics are shown. For a broker whose root cannot be read,
-    the error is shown.
+    the error is shown. A partition of a topic with stripes has its part of the objects that are not
+    at home; a second table has all files of each stripe.
     """
     described = root.admin().describe_log_dirs(topics.names_or_none)
     if output.is_json:
@@ -30,6 +31,9 @@ def log_dirs(topics: Topics, root: Root, output: Output) -> None:
         print_table(columns, [_row(replica) for replica in log_dir.replicas])
         partitions, segments, size_bytes = _totals(log_dir).values()
         print_text(f"Total: partitions {partitions}, segments {segments}, bytes {size_bytes}")
+        if log_dir.stripes:
+            rows = [[each.path, each.files, each.size_bytes] for each in log_dir.stripes]
+            print_table(["Stripe", "Files", "Bytes"], rows)
 
 
 def _document(log_dir: LogDirDescription) -> dict[str, object]:
@@ -50,6 +54,10 @@ def _document(log_dir: LogDirDescription) -> dict[str, object]:
                 "path": replica.path,
             }
             for replica in log_dir.replicas
+        ],
+        "stripes": [
+            {"path": each.path, "files": each.files, "size_bytes": each.size_bytes}
+            for each in log_dir.stripes
         ],
         "totals": _totals(log_dir),
     }

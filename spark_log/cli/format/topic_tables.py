@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spark_log.cli.format.output import print_table, print_text
-from spark_log.types import PartitionDescription, TopicDescription
+from spark_log.types import PartitionDescription, StripeDescription, TopicDescription
 
 _REPLICA_COLUMNS: Final = ("Partition", "Leader", "Replicas", "Isr", "Elr", "Offline")
 
@@ -35,6 +35,22 @@ def print_topic(topic: TopicDescription) -> None:
         for partition in topic.partitions
     ]
     print_table([*_REPLICA_COLUMNS, "Start", "End", "Segments", "Bytes"], rows)
+    if topic.stripes:
+        print_text("")
+        print_table(
+            ["Stripe", "Newest object", "Home", "Objects", "Bytes", "Behind"],
+            [
+                [
+                    each.stripe,
+                    _known(each.end_number - 1),
+                    each.home_number,
+                    each.objects,
+                    each.behind_bytes,
+                    f"{each.behind_ms / 1000:.1f} s",
+                ]
+                for each in topic.stripes
+            ],
+        )
 
 
 def print_partitions(partitions: Sequence[tuple[TopicDescription, PartitionDescription]]) -> None:
@@ -62,6 +78,7 @@ def topic_document(topic: TopicDescription) -> dict[str, object]:
             }
             for partition in topic.partitions
         ],
+        "stripes": [_stripe_document(each) for each in topic.stripes],
     }
 
 
@@ -70,6 +87,20 @@ def partition_document(
 ) -> dict[str, object]:
     """Return a partition, without offsets, as a JSON document."""
     return {"topic": topic.name, **_replica_document(partition)}
+
+
+def _stripe_document(stripe: StripeDescription) -> dict[str, object]:
+    return {
+        "stripe": stripe.stripe,
+        "path": stripe.path,
+        "newest_object": _known(stripe.end_number - 1),
+        "home_number": stripe.home_number,
+        "objects": stripe.objects,
+        "behind_bytes": stripe.behind_bytes,
+        "behind_ms": stripe.behind_ms,
+        "files": stripe.files,
+        "size_bytes": stripe.size_bytes,
+    }
 
 
 def _replica_cells(partition: PartitionDescription) -> list[object]:

@@ -63,7 +63,7 @@ class CleaningCheck(PartitionCheck):
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
         """Return findings about the overdue work in a partition."""
-        if not partition.view.live.segments:
+        if not partition.view_at_home.live.segments:
             return
         policy = partition.config.cleanup_policy
         if "delete" in policy:
@@ -88,7 +88,7 @@ def _by_age(partition: PartitionExamination) -> Iterator[Finding]:
     if retention_ms < 0 or oldest_us is None or oldest_us < 0:
         return
     now_us, subject = partition.examination.now_us, Subject.of_partition(partition.tp)
-    first = partition.view.live.segments[0]
+    first = partition.view_at_home.live.segments[0]
     seen = f"the largest timestamp in {first.name.file_name}"
     if oldest_us - now_us > _FUTURE_US:
         yield TIMESTAMPS_IN_FUTURE.finding(
@@ -118,7 +118,7 @@ def _by_size(partition: PartitionExamination) -> Iterator[Finding]:
     retention_bytes = partition.config.retention_bytes
     if retention_bytes < 0:
         return
-    segments = partition.view.live.segments
+    segments = partition.view_at_home.live.segments
     total = sum(each.file.size_bytes for each in segments)
     # The oldest segment became due when the segments after it reached retention.bytes.
     rest = 0
@@ -141,7 +141,7 @@ def _by_size(partition: PartitionExamination) -> Iterator[Finding]:
 
 
 def _compaction(partition: PartitionExamination) -> Iterator[Finding]:
-    config, view = partition.config, partition.view
+    config, view = partition.config, partition.view_at_home
     first_dirty = first_dirty_offset(view)
     now_us = partition.examination.now_us
     before_us = now_us - _overdue_us(partition) - config.min_compaction_lag_ms * _US
@@ -173,7 +173,7 @@ def _compaction(partition: PartitionExamination) -> Iterator[Finding]:
 
 
 def _merges(partition: PartitionExamination) -> Iterator[Finding]:
-    limit, view = partition.examination.limits.small_segments, partition.view
+    limit, view = partition.examination.limits.small_segments, partition.view_at_home
     if len(view.live.segments) <= limit:
         return
     small = count_mergeable(view, partition.config)

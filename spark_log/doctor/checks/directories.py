@@ -135,7 +135,7 @@ def _unknown(store: Store, directory: OrphanedDirectory, subject: Subject) -> Fi
         subject,
         "the metadata have no such topic"
         if directory.topic is None
-        else f"topic {directory.topic} has no such partition",
+        else f"topic {directory.topic} has no such {directory.kind.value}",
         remedy="If the metadata were restored from an older copy, this directory has the records "
         "of a topic that they lack; otherwise remove it by hand",
         evidence=f"a listing of {store.url}",

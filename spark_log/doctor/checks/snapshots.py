@@ -36,7 +36,7 @@ class SnapshotsCheck(PartitionCheck):
 
     def partition_findings(self, partition: PartitionExamination) -> Iterator[Finding]:
         """Return findings about a partition's snapshots."""
-        subject, view = Subject.of_partition(partition.tp), partition.view
+        subject, view = Subject.of_partition(partition.tp), partition.view_at_home
         topic, number = partition.tp
         behind = segments_without_snapshot(view, partition.config.snapshot_interval_segments)
         if behind:

@@ -18,6 +18,7 @@ from spark_log.storage import (
     listing_validity_ms,
     newest_modified_us,
 )
+from spark_log.types import StripeDescription
 from spark_log.util import SYSTEM_CLOCK, Clock
 
 
@@ -56,6 +57,16 @@ class StripeListing:
     def end_number(self) -> int:
         """The number after the last listed object; 0 without one."""
         return max((name.number + 1 for name, _ in self.files if not name.is_home), default=0)
+
+    @property
+    def behind_home(self) -> list[tuple[int, FileInfo]]:
+        """Number and file of each object that is not at home, in their order."""
+        home = self.home_number
+        return sorted(
+            (name.number, file)
+            for name, file in self.files
+            if not name.is_home and name.number >= home
+        )
 
 
 class StripeDirectory:
@@ -121,6 +132,27 @@ class StripeDirectory:
             StorageError: the storage does not answer.
         """
         return StripeListing.of(tuple(self.store.list(self.path)))
+
+    def describe(self) -> StripeDescription:
+        """Describe the stripe, by a listing.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        listing = self.list()
+        behind = [file for _, file in listing.behind_home]
+        oldest_us = min((file.modified_us for file in behind), default=listing.newest_us)
+        return StripeDescription(
+            stripe=self.stripe,
+            path=self.path,
+            end_number=max(listing.end_number, listing.home_number),
+            home_number=listing.home_number,
+            objects=len(behind),
+            behind_bytes=sum(file.size_bytes for file in behind),
+            behind_ms=(listing.newest_us - oldest_us) // 1000,
+            files=len(listing.files),
+            size_bytes=sum(file.size_bytes for _, file in listing.files),
+        )
 
     def open(self, number: int) -> StripeObject | None:
         """Open an object; return None if the stripe has none of this number.

@@ -22,6 +22,10 @@ class StripedDirectory(PartitionDirectory):
     entries. A rewritten segment covers it when its records are at home, as any plain segment.
 
     The stripe is read first: what it has no more was at home before (protocol P7).
+
+    Attributes:
+        stripe: what the process has read of the stripe.
+        at_home: the directory without the entries in the stripe.
     """
 
     def __init__(self, *where: Any, stripe: StripeReader, **how: Any) -> None:
@@ -34,6 +38,7 @@ class StripedDirectory(PartitionDirectory):
         """
         super().__init__(*where, **how)
         self.stripe = stripe
+        self.at_home = PartitionDirectory(*where, **how)
         self._listed_end = 0
 
     def check_not_removed(self) -> None:

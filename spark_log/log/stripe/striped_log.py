@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
+from spark_log.log.append import LogAppendInfo
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import ProducerState, TransactionIndex
@@ -12,7 +16,9 @@ from spark_log.log.read import LogReader
 from spark_log.log.snapshot import Snapshot, Snapshots
 from spark_log.log.stripe.reader import StripeReader
 from spark_log.log.stripe.stripe import Stripe
+from spark_log.log.stripe.striped_appender import StripedAppender
 from spark_log.log.stripe.striped_directory import StripedDirectory
+from spark_log.record import EndTransactionMarker, ProducerAppend
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors
 
@@ -45,6 +51,22 @@ class StripedSnapshots(Snapshots):
         entries = producers.entries()
         return Snapshot(producers.offset, (), ProducerState(producers.offset, entries, index))
 
+    def write(self, view: LogView | None = None) -> Snapshot:
+        """Write a snapshot of the files at home.
+
+        A later one would show whatever lists these files alone that the log's end was lost.
+
+        Args:
+            view: not used: it has records of the stripe, too.
+
+        Raises:
+            StorageError: the snapshot was not written.
+            CorruptRecordError: a segment is damaged or missing.
+        """
+        directory = self._directory
+        assert isinstance(directory, StripedDirectory)
+        return Snapshots(directory.at_home, self._config).write()
+
 
 def open_striped(
     store: Store, directory: str, stripe: StripeReader, *, partition: int
@@ -73,10 +95,13 @@ def open_striped(
 
 
 class StripedLog(LocalLog):
-    """The log of a striped partition. Its appends go to the stripe (`StripedAppender`).
+    """The log of a striped partition. Its appends go to the stripe.
 
     Everything that reads a log reads this one. Whatever rewrites or deletes files uses the
     `LocalLog` of the same directory, which has the records at home.
+
+    Attributes:
+        striped: appends to the partition's stripe.
     """
 
     snapshots_class = StripedSnapshots
@@ -91,6 +116,34 @@ class StripedLog(LocalLog):
         """
         self.directory_class = partial(StripedDirectory, stripe=stripe.reader)
         super().__init__(*where, **how)
+        self.striped = StripedAppender(stripe, self.files.partition)
+
+    def append(
+        self,
+        records: pa.RecordBatch | Iterable[pa.RecordBatch],
+        *,
+        compression: str = "none",
+        expected_end_offset: int | None = None,
+        producer: ProducerAppend | None = None,
+    ) -> LogAppendInfo:
+        """Append records in one object. The arguments are those of `LocalLog.append`.
+
+        Raises:
+            SparkLogError: See `StripedAppender.append_segment`.
+        """
+        writer = self.stager.segment_writer(compression, producer)
+        try:
+            for batch in [records] if isinstance(records, pa.RecordBatch) else records:
+                writer.write(batch)
+            return self.striped.append_segment(
+                writer.finish(), expected_end_offset=expected_end_offset
+            )
+        finally:
+            writer.discard()
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
+        """Append transaction markers (`StripedAppender.append_markers`)."""
+        return self.striped.append_markers(markers)
 
     def __repr__(self) -> str:
         return f"<StripedLog url={self.files.url!r}>"

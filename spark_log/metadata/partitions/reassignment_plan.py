@@ -148,13 +148,18 @@ def propose_assignment(
     Raises:
         UnknownTopicOrPartitionError: there is no such topic.
         BrokerIdNotRegisteredError: there is no such broker.
-        InvalidReplicaAssignmentError: a broker is named twice or is being unregistered, or only
-            some of them have a rack.
+        InvalidReplicaAssignmentError: a topic has stripes, a broker is named twice or is being
+            unregistered, or only some of them have a rack.
         InvalidReplicationFactorError: there are too few brokers, or all are fenced.
     """
     usable = _usable(image, brokers, is_rack_aware)
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic in map(image.topic, topics):
+        if topic.config().stripes:
+            raise InvalidReplicaAssignmentError(
+                f"topic {topic.name!r} has stripes, which are in the cluster's root: its "
+                f"partitions stay there; leave it out"
+            )
         factor = replication_factor or _replication_factor(topic)
         if factor > len(usable):
             raise InvalidReplicationFactorError(

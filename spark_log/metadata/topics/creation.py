@@ -15,7 +15,11 @@ from spark_log.errors import (
 )
 from spark_log.metadata.brokers import usable_brokers
 from spark_log.metadata.image import MetadataImage
-from spark_log.metadata.partitions import place_replicas, validate_replica_assignment
+from spark_log.metadata.partitions import (
+    UsableBroker,
+    place_replicas,
+    validate_replica_assignment,
+)
 from spark_log.metadata.records import (
     TOPIC_RESOURCE,
     ConfigRecord,
@@ -23,6 +27,7 @@ from spark_log.metadata.records import (
     PartitionRecord,
     TopicRecord,
 )
+from spark_log.metadata.root_broker import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
 from spark_log.metadata.topics.names import validate_topic_name
 from spark_log.types import NewPartitions, NewTopic
@@ -146,7 +151,7 @@ def partition_records(
     factor = len(existing[0]) - len(topic.partitions[0].adding_replicas)
     if assignments is None:
         replicas = place_replicas(
-            usable_brokers(image),
+            _brokers_for(image, topic.config(), factor),
             num_partitions=total_count - has,
             replication_factor=factor,
             random=Random(f"{topic.topic_id}-{has}"),
@@ -181,12 +186,28 @@ def _replicas_of_new_topic(
         return validate_replica_assignment(
             topic.replica_assignment, usable_brokers(image), replication_factor=factor
         )
+    factor = factor or image.cluster_config().default_replication_factor
     return place_replicas(
-        usable_brokers(image),
+        _brokers_for(image, TopicConfig.parse(topic.topic_configs), factor),
         num_partitions=topic.num_partitions,
-        replication_factor=factor or image.cluster_config().default_replication_factor,
+        replication_factor=factor,
         random=Random(topic_id),
     )
+
+
+def _brokers_for(
+    image: MetadataImage, config: TopicConfig, replication_factor: int
+) -> list[UsableBroker]:
+    """Return the brokers that can get replicas. Stripes are in the cluster's root.
+
+    With more replicas all brokers are returned, and `check_stripes` refuses the topic.
+    """
+    in_root = config.stripes > 0 and replication_factor == 1
+    return [
+        broker
+        for broker in usable_brokers(image)
+        if broker.broker_id == ROOT_BROKER_ID or not in_root
+    ]
 
 
 def _new_partitions(
