@@ -17,6 +17,8 @@ from .orphans import orphaned_directories as orphaned_directories
 from .stray_replicas import StrayReplica as StrayReplica
 from .stray_replicas import next_directory_number as next_directory_number
 from .stray_replicas import remove_stray_replicas as remove_stray_replicas
+from .stripe_cleaning import CleanedStripe as CleanedStripe
+from .stripe_cleaning import clean_stripe as clean_stripe
 from .topic_deletion import DeletedTopic as DeletedTopic
 from .topic_deletion import finish_deletions as finish_deletions
 from .topic_deletion import mark_deleted as mark_deleted

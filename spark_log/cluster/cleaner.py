@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.cluster.stray_replicas import StrayReplica, remove_stray_replicas
+from spark_log.cluster.stripe_cleaning import CleanedStripe, clean_stripes
 from spark_log.cluster.topic_deletion import DeletedTopic, finish_deletions
 from spark_log.cluster.topic_tables import TopicTables
 from spark_log.errors import (
@@ -201,7 +202,11 @@ class ClusterCleaner:
     """Cleans partitions; the failure of one does not stop the others.
 
     On an object store several partitions are listed at the same time. Only one of them at a time is
-    merged or compacted, so that memory and throttling do not depend on their number.
+    merged or compacted, so that memory and throttling do not depend on their number. The stripes of
+    the partitions are cleaned before, one after the other.
+
+    Attributes:
+        stripes: the results of the stripes, as far as they are cleaned.
     """
 
     def __init__(
@@ -250,6 +255,7 @@ class ClusterCleaner:
         self._on_progress = on_progress
         self._dedupe_buffer_bytes = dedupe_buffer_bytes
         self._table_at_once = table_at_once
+        self.stripes: list[CleanedStripe] = []
         self._storage_clock = StorageClock(cluster.clock)
         self._tables = TopicTables(cluster)
         self._rewriting = threading.Lock()
@@ -261,16 +267,19 @@ class ClusterCleaner:
     def clean(self) -> Iterator[CleanedPartition]:
         """Clean the partitions; skip partitions whose topic was deleted meanwhile.
 
-        Then append versions to the tables of their topics.
+        Before, take home the stripes that they are in. Then append versions to the tables of their
+        topics.
 
         Yields:
-            The result for each replica, in the order of the partitions; and for each table that
-            could not be brought up to date, the error, with the topic's first partition.
+            The result for each replica, in the order of the partitions; for each stripe that could
+            not be cleaned, the error, with its first partition; and for each table that could not
+            be brought up to date, the error, with the topic's first partition.
 
         Raises:
             ClockSkewError: this process's clock is too far from the storage's; the remaining
                 partitions are not cleaned.
         """
+        yield from self._clean_stripes()
         if self._cluster.store.is_local:
             for partition, topic in self._topics.items():
                 yield from self._clean(partition, topic)
@@ -279,6 +288,23 @@ class ClusterCleaner:
         if not self._dry_run:
             yield from self.commit_tables()
             self._cluster.keep_reserve()
+
+    def _clean_stripes(self) -> Iterator[CleanedPartition]:
+        """Take the stripes of the partitions home, and free their numbers; yield the errors."""
+        cleaned = clean_stripes(
+            self._cluster,
+            self._topics,
+            dry_run=self._dry_run,
+            max_clock_skew_ms=self._max_clock_skew_ms,
+            storage_clock=self._storage_clock,
+            on_progress=self._on_progress,
+        )
+        for each in cleaned:
+            self.stripes.append(each)
+            if each.error is not None and not self._is_deleted(each.topic):
+                yield CleanedPartition(
+                    TopicPartition(each.topic.name, each.stripe), None, each.error
+                )
 
     def commit_tables(self) -> Iterator[CleanedPartition]:
         """Append versions to the tables of the cleaned topics; yield the errors."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from spark_log.cluster.cleaner import FAILURES, CleanedPartition, clean_replicas
 from spark_log.cluster.cluster import Cluster
+from spark_log.cluster.stripe_cleaning import clean_stripes
 from spark_log.cluster.topic_tables import TopicTables
 from spark_log.errors import (
     InvalidConfigurationError,
@@ -102,6 +103,17 @@ class TopicConversion:
                 partitions are not converted.
             UnknownTopicOrPartitionError: the topic was deleted meanwhile.
         """
+        for stripe in clean_stripes(
+            self._cluster,
+            {TopicPartition(self._topic.name, number): self._topic for number in self.partitions},
+            dry_run=False,
+            max_clock_skew_ms=self._max_clock_skew_ms,
+            storage_clock=self._storage_clock,
+            on_progress=on_progress,
+        ):
+            if stripe.error is not None:
+                tp = TopicPartition(self._topic.name, stripe.stripe)
+                yield CleanedPartition(tp, None, stripe.error)
         pool = DaemonPool(self._threads, _PATIENCE_MS, name="spark-log-convert")
         for number, outcome in pool.run(partial(self._convert, on_progress), self.partitions):
             yield from outcome.result()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_log.cluster.cluster import Cluster
-from spark_log.log.stripe import STRIPES_DIRECTORY
 from spark_log.metadata import TopicImage, parse_replica_directory
 from spark_log.storage import (
     DELTA_LOG,
     ROOT_DIRECTORIES,
     SCRATCH_PREFIX,
+    STRIPES_DIRECTORY,
     Store,
     is_of_file_system,
     is_topic_directory,

@@ -26,6 +26,7 @@ from spark_log.metadata import METADATA_LEASE_MS, ROOT_BROKER_ID, TopicImage
 from spark_log.storage import (
     DELETION_MARKERS,
     STRAY_REPLICAS,
+    STRIPES_DIRECTORY,
     FileInfo,
     Store,
     check_clock_skew,
@@ -168,5 +169,9 @@ def _remove(store: Store, directory: str) -> None:
 
 
 def _files_of(store: Store, directory: str) -> Iterator[FileInfo]:
-    for partition in store.list_directories(directory):
-        yield from store.list(f"{directory}/{partition}")
+    for name in store.list_directories(directory):
+        folder = f"{directory}/{name}"
+        yield from store.list(folder)
+        if name == STRIPES_DIRECTORY:
+            for stripe in store.list_directories(folder):
+                yield from store.list(f"{folder}/{stripe}")

@@ -2,6 +2,8 @@
 
 Each partition is cleaned by one Spark task.
 
+The records of striped topics are taken home first, by one task for each stripe.
+
 Topics with ``table.format=delta`` are converted to Parquet by the same tasks, and each task commits
 its partition to the table. Partitions with the most work come first. The job may run while others
 write and read, several times at once, and may be killed at any time: the next run does the rest.
@@ -16,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+from pyspark.sql import SparkSession
 
 from spark_log.cli import Output, Root, run, with_option_groups
 from spark_log.cluster import (
@@ -33,6 +36,7 @@ from spark_log.jobs.task import CleaningTask, run_per_partition
 from spark_log.log.clean import DEDUPE_BUFFER_BYTES, MIN_DEDUPE_BUFFER_BYTES
 from spark_log.metadata import TopicImage
 from spark_log.storage import StorageClock
+from spark_log.transaction import CleanedTransactionalId
 from spark_log.types import TopicPartition
 
 _FAILED = 1
@@ -117,6 +121,8 @@ def main(
         dedupe_buffer_size,
         (max_bytes_per_second or math.inf) / at_once,
     )
+    # Partitions are cleaned by what they have at home.
+    stripes = _take_home(spark, work, chosen, dry_run=dry_run)
     with spark_progress(spark, "Planning"):
         plans = run_per_partition(spark, work.plan, partitions)
     dirt = {
@@ -137,22 +143,25 @@ def main(
     if not (topics or dry_run):
         OffsetsTable(cluster).maintain()
     failed = {} if dry_run else _commit_tables(cluster, chosen, results)
-    failed |= {str(tp): each["error"] for tp, each in results.items() if "error" in each}
-    failed |= {
-        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
-    }
+    failed |= _failures(results, stripes, ended)
     report.add(dry_run=dry_run, partitions=len(partitions), dirty=sum(map(bool, dirt.values())))
     for name in _SUMS:
         report.add(**{name: sum(each.get(name, 0) for each in results.values())})
     report.add(**progress.document())
-    report.add(deleted_topics=len(deleted), stray_replicas=len(strays))
-    report.add(transactional_ids=len(ended))
+    report.add(
+        stripes=len(stripes),
+        taken_home_objects=sum(each.get("objects", 0) for each in stripes),
+        deleted_topics=len(deleted),
+        stray_replicas=len(strays),
+        transactional_ids=len(ended),
+    )
     report.add(seconds=round(time.perf_counter() - started, 3))
     if failed:
         report.add(failed=failed)
     if output.is_json:
         report.add(
             by_partition=[{"partition": str(tp)} | each for tp, each in results.items()],
+            by_stripe=stripes,
             by_transactional_id=[
                 {"transactional_id": each.transactional_id, "action": each.action} for each in ended
             ],
@@ -160,6 +169,40 @@ def main(
     report.print(as_json=output.is_json)
     if failed:
         raise typer.Exit(_FAILED)
+
+
+def _take_home(
+    spark: SparkSession, work: CleaningTask, topics: Sequence[TopicImage], *, dry_run: bool
+) -> list[dict[str, Any]]:
+    """Take the stripes of topics home, each in a Spark task; return what each has done."""
+    numbered = [
+        TopicPartition(topic.name, number)
+        for topic in topics
+        for number in range(min(topic.config().stripes, topic.num_partitions))
+    ]
+    with spark_progress(spark, "Taking stripes home"):
+        done = run_per_partition(spark, work.plan_stripe if dry_run else work.take_home, numbered)
+    return [
+        {"topic": tp.topic, "stripe": tp.partition} | each
+        for tp, each in zip(numbered, done, strict=True)
+    ]
+
+
+def _failures(
+    partitions: Mapping[TopicPartition, Mapping[str, Any]],
+    stripes: Sequence[Mapping[str, Any]],
+    ended: Sequence[CleanedTransactionalId],
+) -> dict[str, str]:
+    """Return what was not cleaned, with the errors."""
+    failed = {str(tp): each["error"] for tp, each in partitions.items() if "error" in each}
+    failed |= {
+        f"stripe {each['stripe']} of {each['topic']}": each["error"]
+        for each in stripes
+        if "error" in each
+    }
+    return failed | {
+        f"transactional id {each.transactional_id}": str(each.error) for each in ended if each.error
+    }
 
 
 def _commit_tables(

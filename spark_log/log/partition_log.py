@@ -46,7 +46,7 @@ from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
 if TYPE_CHECKING:
-    from spark_log.log.stripe import StripedAppender
+    from spark_log.log.stripe import Stripe, StripedAppender
 
 
 class PartitionLog:
@@ -143,6 +143,19 @@ class PartitionLog:
         if self._striped is not None:
             return False  # it waits for the appends of other threads
         return self.files.store.is_local
+
+    @property
+    def stripe(self) -> Stripe | None:
+        """The stripe that orders appends of this partition and of others; None without one.
+
+        Partitions of one stripe share the requests at its end, and the puts of their appends.
+        """
+        return None if self._striped is None else self._striped.stripe
+
+    @property
+    def partition(self) -> int:
+        """Number of the partition."""
+        return self.files.partition
 
     @property
     def replica(self) -> LocalLog:
@@ -410,6 +423,8 @@ class PartitionLog:
         The metadata are read after the log, also for a partition that had one replica so far.
         Therefore all in-sync replicas of the state have the records that the view shows.
 
+        This is for work on the files of replicas. Of a striped partition it has what is at home.
+
         Returns:
             The view, the partition state, and the listing of the replica that was read, from which
             the view was made.
@@ -418,6 +433,9 @@ class PartitionLog:
             UnknownTopicOrPartitionError: the topic was deleted.
             SparkLogError: See `observe`.
         """
+        if self.stripe is not None:
+            listing = self.stripe.files_at_home(self.partition).observe_files()
+            return listing.view, self.states.refresh(), listing
         while True:
             view, read, listing = self._reader.observe_files()
             state = self.states.refresh()
@@ -458,6 +476,23 @@ class PartitionLog:
             StorageTimeoutError: each listing took longer than it is valid.
         """
         return self._reader.observe(keeps_for_next_read=keeps_for_next_read)
+
+    def observe_polled(self, start_offset: int | None = None) -> LogView:
+        """Return the log as `observe` does; of a stripe, as the last poll has shown it.
+
+        So the observations of all partitions of a stripe share one poll, which the caller makes. Of
+        a partition log this is `observe`.
+
+        Args:
+            start_offset: the first offset that is needed; None for all of the log. If the stripe
+                has the records from it on, no request is sent, and the view begins there.
+
+        Raises:
+            SparkLogError: See `observe`.
+        """
+        if self._striped is None:
+            return self.observe()
+        return self.files.observe_polled(start_offset)
 
     def forget_last(self) -> None:
         """Release the last segment that `observe` has kept for the next read; the listing stays.

@@ -34,6 +34,7 @@ from .root_directories import OFFSETS_TABLE as OFFSETS_TABLE
 from .root_directories import ROOT_DIRECTORIES as ROOT_DIRECTORIES
 from .root_directories import SCRATCH_PREFIX as SCRATCH_PREFIX
 from .root_directories import STRAY_REPLICAS as STRAY_REPLICAS
+from .root_directories import STRIPES_DIRECTORY as STRIPES_DIRECTORY
 from .root_directories import TRANSACTIONS_DIRECTORY as TRANSACTIONS_DIRECTORY
 from .root_directories import WITNESSES as WITNESSES
 from .root_directories import is_of_file_system as is_of_file_system

@@ -59,6 +59,9 @@ ROOT_DIRECTORIES: Final = frozenset(
 DELTA_LOG: Final = "_delta_log"
 """In a topic's directory: the Delta log of the topic's table."""
 
+STRIPES_DIRECTORY: Final = "__stripes"
+"""In a topic's directory: the directories of the topic's stripes."""
+
 _OF_FILE_SYSTEMS: Final = frozenset({"lost+found"})
 """Directories that a file system makes in the root of a disk, which often nobody may list."""
 

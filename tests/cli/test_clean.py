@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from spark_log import Admin
+from spark_log import Admin, NewTopic
 from spark_log.errors import NotFoundError, StorageError
 from spark_log.log import PartitionLog
 from spark_log.log.clean.cleaner import PartitionCleaner
@@ -105,6 +105,32 @@ class TestClean:
     def test_may_be_throttled(self, shell):
         outcome = shell("clean", "weather", "--max-bytes-per-second", "100000000")
         assert outcome.status == 0
+
+
+class TestStripes:
+    @pytest.fixture(autouse=True)
+    def striped(self, root):
+        """``rain``: two partitions in one stripe, with two records each."""
+        configs = {"stripes": 1, "retention.ms": -1}
+        Admin(root).create_topics([NewTopic("rain", 2, topic_configs=configs)])
+        for partition in (0, 1):
+            for value in (b"one", b"two"):
+                append(root, "rain", value, partition=partition)
+
+    def test_are_taken_home_and_shown_in_json(self, shell):
+        planned = shell("clean", "rain", "--dry-run", "--json").document
+        stripe = {"topic": "rain", "stripe": 0, "deleted_files": 0, "deleted_bytes": 0}
+        assert planned["stripes"] == [stripe | {"objects": 4, "rounds": 0}]
+        assert [each["log_end_offset"] for each in planned["partitions"]] == [0, 0]
+        done = shell("clean", "rain", "--json").document
+        assert done["stripes"] == [stripe | {"objects": 4, "rounds": 1}]
+        assert [each["log_end_offset"] for each in done["partitions"]] == [2, 2]
+        assert shell("clean", "weather", "--json").document["stripes"] == []
+
+    def test_are_shown_as_text_if_something_was_done(self, shell):
+        text = "Stripe 0 of rain: 4 objects taken home; 0 files deleted, 0 bytes"
+        assert text in shell("clean", "rain").lines
+        assert not [line for line in shell("clean", "rain").lines if line.startswith("Stripe")]
 
 
 class TestWrongClock:

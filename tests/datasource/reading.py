@@ -19,10 +19,15 @@ BASE_MS = BASE_US // 1000
 ALL_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 
 
+SETTINGS = {"flush.on.append": "false"}
+"""Settings of all topics; the fixture ``striped`` adds ``stripes``."""
+
+HOMES = {"every": 0}
+"""Number of appends of `fill` after which a stripe is taken home; 0 never takes it home."""
+
+
 def create(root, topic, partitions=1, **configs):
-    Admin(root).create_topics(
-        [NewTopic(topic, partitions, topic_configs={"flush.on.append": "false", **configs})]
-    )
+    Admin(root).create_topics([NewTopic(topic, partitions, topic_configs={**SETTINGS, **configs})])
 
 
 def add_partition(root, topic):
@@ -63,11 +68,16 @@ def fill(root, topic, partition, values, segments=1, times_us=None):
     times = None if times_us is None else np.array_split(np.asarray(times_us), segments)
     for index, part in enumerate(np.array_split(np.asarray(values), segments)):
         log.append(records(part.tolist(), None if times is None else times[index]))
+        if HOMES["every"] and index % HOMES["every"] == 0:
+            log.stripe.take_home()
 
 
 def retain_from(root, offset, segment_base_offset, topic="t", partition=0):
     """Set the log start offset, like retention does first."""
     log = log_of(root, topic, partition)
+    if log.stripe is not None:
+        log.move_start(offset)
+        return
     marker = StartMarker(offset, segment_base_offset)
     (Path(root) / log.directory / marker.name).touch()
 

@@ -66,9 +66,12 @@ def create_again(root: str, topic: str, partitions: int) -> None:
 
 def delete_records(root: str, topic: str, partition: int, start: int, segment: int) -> None:
     """Set the log start offset; ``segment`` is the base offset of the segment that contains it."""
-    found = Cluster(root).topic(topic)
-    path = f"{found.partition_directory(partition)}/{StartMarker(start, segment).name}"
-    Cluster(root).store.put_if_absent(path, b"")
+    cluster = Cluster(root)
+    log = cluster.partition_log(cluster.topic(topic), partition)
+    if log.stripe is not None:
+        log.move_start(start)
+        return
+    cluster.store.put_if_absent(f"{log.directory}/{StartMarker(start, segment).name}", b"")
 
 
 def batches(root: str, clock: ManualClock, **options: str) -> MicroBatchPlanner:

@@ -156,6 +156,24 @@ def test_a_transaction_whose_marker_cannot_be_put_is_told(job, root, monkeypatch
     assert json.loads(out)["failed"] == {"transactional id orders": "not there"}
 
 
+@pytest.mark.usefixtures("spark")
+def test_stripes_are_taken_home_before_the_partitions_are_cleaned(job, root):
+    configs = {"stripes": "2", "retention.ms": "-1", "merge.tail.segments": "0"}
+    Admin(root).create_topics([NewTopic("striped", 3, topic_configs=configs)])
+    for partition in range(3):
+        fill(root, "striped", partition, range(4), segments=4)
+    planned = reported(job("clean", "striped", "--dry-run", "--json"))
+    assert (planned["stripes"], planned["taken_home_objects"]) == (2, 12)
+    done = reported(job("clean", "striped", "--json"))
+    assert (done["stripes"], done["taken_home_objects"]) == (2, 12)
+    assert [each["log_end_offset"] for each in done["by_partition"]] == [4] * 3
+    assert [(each["topic"], each["stripe"]) for each in done["by_stripe"]] == [
+        ("striped", 0),
+        ("striped", 1),
+    ]
+    assert [row["value"] for row in rows(root, "striped")] == [b"0", b"1", b"2", b"3"]
+
+
 def test_converts_a_topic_that_is_a_table(submit, root):
     admin = Admin(root)
     config = {

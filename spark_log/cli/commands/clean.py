@@ -21,6 +21,7 @@ from spark_log.cli.options import PartitionsOption, Root, Topics, with_option_gr
 from spark_log.cli.terminal import with_examples
 from spark_log.cluster import (
     CleanedPartition,
+    CleanedStripe,
     ClusterCleaner,
     DeletedTopic,
     StrayReplica,
@@ -95,7 +96,8 @@ def clean(
 ) -> None:
     """Apply retention, merge segments and compact topics.
 
-    Each replica is cleaned by itself, up to the high watermark.
+    Each replica is cleaned by itself, up to the high watermark. The records of a striped topic are
+    taken home first, from its stripes into the directories of its partitions.
     Files that are no longer needed are deleted. With --all-topics, transactions without a change
     for their timeout are aborted, decided ones are finished, and old transactional ids are
     forgotten. Other processes may write, read and clean at the same time, and cleaning may be
@@ -153,6 +155,7 @@ class _Cleaned:
     """The parts that were cleaned, or would be, before this machine's clock was found wrong."""
 
     partitions: list[CleanedPartition] = field(default_factory=list)
+    stripes: list[CleanedStripe] = field(default_factory=list)
     topics: list[DeletedTopic] = field(default_factory=list)
     stray_replicas: list[StrayReplica] = field(default_factory=list)
     transactional_ids: list[CleanedTransactionalId] = field(default_factory=list)
@@ -166,6 +169,7 @@ def _clean(cleaner: ClusterCleaner, transactions: TransactionCleaner | None) -> 
             # Transactions end first, because compaction stops at the first open one.
             for ended in transactions.clean() if transactions is not None else ():
                 cleaned.transactional_ids.append(ended)
+            cleaned.stripes = cleaner.stripes
             for each in cleaner.clean():
                 cleaned.partitions.append(each)
                 show(len({each.partition for each in cleaned.partitions}))
@@ -184,6 +188,14 @@ def _print_done(cleaned: _Cleaned) -> None:
     for each in cleaned.partitions:
         if each.report is not None and each.report.parquet_offsets:
             print_text(f"{_where(each)}: {_converted(each.report)}")
+    for stripe in cleaned.stripes:
+        if stripe.objects or stripe.freed_files:
+            print_text(
+                f"Stripe {stripe.stripe} of {stripe.topic.name}: "
+                f"{counted(stripe.objects, 'object')} taken home; "
+                f"{counted(stripe.freed_files, 'file')} deleted, "
+                f"{counted(stripe.freed_bytes, 'byte')}"
+            )
     for left in cleaned.topics:
         size = f"{counted(left.files, 'file')}, {counted(left.size_bytes, 'byte')}"
         where = f" on broker {left.broker_id}" if left.broker_id else ""
@@ -199,6 +211,18 @@ def _print_done(cleaned: _Cleaned) -> None:
 def _documents(cleaned: _Cleaned) -> dict[str, object]:
     return {
         "partitions": [_document(each) for each in cleaned.partitions],
+        "stripes": [
+            {
+                "topic": each.topic.name,
+                "stripe": each.stripe,
+                "rounds": each.rounds,
+                "objects": each.objects,
+                "deleted_files": each.freed_files,
+                "deleted_bytes": each.freed_bytes,
+                **({"error": str(each.error)} if each.error else {}),
+            }
+            for each in cleaned.stripes
+        ],
         "deleted_topics": [
             {
                 "broker": left.broker_id,

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_log.datasource.read.record_filter import ANY, Bounds
 from spark_log.datasource.read.split_replica import SplitReplica
+from spark_log.datasource.read.split_stripe import SplitStripe
 
 if TYPE_CHECKING:
     from spark_log.log import TransactionIndex
@@ -36,6 +37,7 @@ class LogSplit(InputPartition):
             it. None for a read of uncommitted records.
         replicas: the in-sync replicas at the time of the planning, in the order in which they are
             tried; each has all offsets of the range. Empty if the cluster's root alone has them.
+        stripe: the stripe of a striped partition; None for a partition log.
     """
 
     topic: str
@@ -47,6 +49,7 @@ class LogSplit(InputPartition):
     times_us: Bounds = ANY
     transactions: TransactionIndex | None = None
     replicas: tuple[SplitReplica, ...] = ()
+    stripe: SplitStripe | None = None
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}, offsets {self.start_offset} to {self.end_offset}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -36,6 +37,10 @@ from spark_log.types import TopicPartition
 
 if TYPE_CHECKING:
     from spark_log.consumer import Resolve
+    from spark_log.log.stripe import Stripe
+
+_END: Final = sys.maxsize
+"""First offset of a view of which only the end is needed."""
 
 _THREADS: Final = 32
 """Number of partitions that are read at the same time if each request goes over the network."""
@@ -48,11 +53,13 @@ class _Listing(LogCache):
 
     Attributes:
         view: the newest listing; None without one.
+        start_offset: offset from which on the view has the log; None if it has all of it.
         tail: follows the log's end from a listing; None without one.
     """
 
     def __init__(self) -> None:
         self.view: LogView | None = None
+        self.start_offset: int | None = None
         self.tail: TailView | None = None
         self._share = LOG_CACHES.share(self)
 
@@ -60,9 +67,22 @@ class _Listing(LogCache):
         """Forget the listing and the tail."""
         self.view = self.tail = None
 
-    def keep(self, view: LogView, tail: TailView | None = None) -> None:
+    def found(self, start_offset: int | None, end_offset: int) -> LogView | None:
+        """Return the view if it has the log between two offsets; else None.
+
+        Args:
+            start_offset: the first offset; None for all of the log.
+            end_offset: the offset up to which the view has to reach.
+        """
+        view, known = self.view, self.start_offset
+        has_start = known is None or (start_offset is not None and known <= start_offset)
+        return view if view and has_start and end_offset <= view.log_end_offset else None
+
+    def keep(
+        self, view: LogView, start_offset: int | None = None, tail: TailView | None = None
+    ) -> None:
         """Keep a listing, and the tail that follows it; None keeps the present one."""
-        self.view, self.tail = view, tail or self.tail
+        self.view, self.start_offset, self.tail = view, start_offset, tail or self.tail
         self._share.hold(view.memory_bytes + (0 if tail is None else tail.size_bytes))
 
 
@@ -71,7 +91,8 @@ class OffsetReader:
 
     `partitions`, `earliest` and `latest` read the storage on each call; nothing is cached that
     could change an answer. After the first call, `latest` costs one request for the next segment's
-    name per partition. Callers that poll set their own interval (`LogPoller`). Not thread-safe.
+    name per partition; of striped partitions, one for each stripe, on each call. Callers that poll
+    set their own interval (`LogPoller`). Not thread-safe.
 
     With ``isolation.level=read_committed`` the end of a partition is its last stable offset.
     """
@@ -185,18 +206,24 @@ class OffsetReader:
 
         Partitions that do not exist are left out.
         """
-        views = self._map(self._observe, self._existing(partitions))
+        existing = self._existing(partitions)
+        self._poll_stripes(existing)
+        views = self._map(self._observe, existing)
         return {tp: view.log_start_offset for tp, view in views.items()}
 
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current ends of partitions; costs one request for a name per partition.
+
+        All striped partitions of one stripe share one request.
 
         With ``read_committed`` new records cost a listing and a read of their headers as well. A
         transaction that holds a partition up for a while is ended if its producer is gone.
 
         Partitions that do not exist are left out.
         """
-        ends = self._map(self._latest, self._existing(partitions))
+        existing = self._existing(partitions)
+        self._poll_stripes(existing)
+        ends = self._map(self._latest, existing)
         if self.options.reads_committed:
             for tp in ends:
                 if self._end_blocking_transaction(tp):
@@ -232,25 +259,31 @@ class OffsetReader:
         """
         return self._resolve(self.options.ending, latest_if_no_match=True)
 
-    def view(self, tp: TopicPartition, end_offset: int | None = None) -> LogView:
-        """Return a view of a partition that reaches ``end_offset``; the last view if it does.
+    def view(
+        self, tp: TopicPartition, end_offset: int = 0, start_offset: int | None = None
+    ) -> LogView:
+        """Return a view of a partition between two offsets; the last view if it has them.
 
         Args:
             tp: the partition.
-            end_offset: offset up to which the caller reads; None accepts any view.
+            end_offset: offset up to which the caller reads; 0 accepts any view.
+            start_offset: offset from which on the caller reads; None for all of the log. A view of
+                a striped partition may begin there, if it costs no request then.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
         """
-        self.log(tp)  # drops the view of a topic that was deleted and created again
-        view = self._listings[tp].view
-        if view is None or (end_offset is not None and view.log_end_offset < end_offset):
-            view = self._observe(tp)
-        return view
+        log = self.log(tp)  # drops the view of a topic that was deleted and created again
+        view = self._listings[tp].found(start_offset, end_offset)
+        if view is not None and log.stripe is not None and log.files.is_outdated(view.observed_ms):
+            view = None  # `latest` does not list, and so does not show that the log's start moved
+        return self._observe(tp, end_offset, start_offset) if view is None else view
 
-    def views(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogView]:
-        """Return a `view` of each partition, up to the given offset."""
-        return self._map(lambda tp: self.view(tp, partitions[tp]), partitions)
+    def views(
+        self, ranges: Mapping[TopicPartition, tuple[int, int]]
+    ) -> dict[TopicPartition, LogView]:
+        """Return a `view` of each partition, between a first offset and the one after the last."""
+        return self._map(lambda tp: self.view(tp, ranges[tp][1], ranges[tp][0]), ranges)
 
     def row_statistics(
         self, segments: Mapping[TopicPartition, LiveSegment]
@@ -277,21 +310,30 @@ class OffsetReader:
         """Return the end of each view: its log end offset, or its last stable offset."""
         return self._map(lambda tp: self._end_of(tp, views[tp]), views)
 
-    def transactions(self, tp: TopicPartition, end_offset: int) -> TransactionIndex:
-        """Return the transactions that a read up to an offset has to know, if it is committed.
+    def transactions(
+        self, tp: TopicPartition, start_offset: int, end_offset: int
+    ) -> TransactionIndex:
+        """Return the transactions that a read between two offsets has to know, if it is committed.
 
         Args:
             tp: the partition.
+            start_offset: the first offset to read.
             end_offset: the offset after the last one to read. Some transactions before it may be
                 open: then `TransactionIndex.last_stable_offset` is lower.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
         """
-        self.log(tp)  # drops the transactions of a topic that was deleted and created again
+        log = self.log(tp)  # drops the transactions of a topic that was deleted and created again
         known = self._transactions.get(tp)
         if known is None or known.last_stable_offset < end_offset:
-            self._end_of(tp, self._observe(tp))
+            first: int | None = None
+            if log.stripe is not None:  # those before are known, or a home marker has them
+                first = known.offset if known else log.stripe.reader.home_end(tp.partition)
+            view = self._observe(
+                tp, end_offset, None if first is None or start_offset < first else first
+            )
+            self._transactions[tp] = log.transactions(view)
         return self._transactions[tp]
 
     # --- internals -------------------------------------------------------------------------------
@@ -328,14 +370,35 @@ class OffsetReader:
         found = ((tp, image.find(tp.topic)) for tp in partitions)
         return [tp for tp, topic in found if topic and tp.partition in topic.partitions]
 
-    def _observe(self, tp: TopicPartition) -> LogView:
-        view = self._waiting(f"listing {tp}", self.log(tp).observe)
-        self._listings[tp].keep(view)
+    def _observe(
+        self, tp: TopicPartition, end_offset: int = 0, start_offset: int | None = None
+    ) -> LogView:
+        """Return a new view of a partition, and keep it; the arguments are those of `view`."""
+        log = self.log(tp)
+
+        def observe() -> LogView:
+            if log.stripe is not None:
+                log.stripe.reader.reach(tp.partition, end_offset)
+            return log.observe_polled(start_offset)
+
+        view = self._waiting(f"listing {tp}", observe)
+        self._listings[tp].keep(view, None if log.stripe is None else start_offset)
         return view
 
+    def _poll_stripes(self, partitions: Iterable[TopicPartition]) -> None:
+        """Learn the ends of all striped partitions, by one request for each stripe."""
+        stripes = {stripe: tp for tp in partitions if (stripe := self.log(tp).stripe) is not None}
+        of_partition = {tp: stripe for stripe, tp in stripes.items()}
+        self._map(lambda tp: of_partition[tp].reader.poll(), of_partition)
+
     def _latest(self, tp: TopicPartition) -> int:
-        """Return the end by the next segment's name, or at times by a listing."""
+        """Return the end by the next segment's name, or at times by a listing.
+
+        The end of a striped partition is known from the last poll of its stripe.
+        """
         log = self.log(tp)
+        if log.stripe is not None:
+            return self._polled_end(tp, log.stripe)
         tail = self._listings[tp].tail
         if tail is not None:
             found = None
@@ -347,10 +410,19 @@ class OffsetReader:
                 return self._stable(tp, tail.log_end_offset)
         view = self._observe(tp)
         tail = TailView(log.files, view, start_offset=view.log_end_offset)
-        self._listings[tp].keep(view, tail)
+        self._listings[tp].keep(view, tail=tail)
         return self._end_of(tp, view)
 
+    def _polled_end(self, tp: TopicPartition, stripe: Stripe) -> int:
+        first_open = stripe.reader.first_open(tp.partition)
+        if self.options.reads_committed and first_open is not None:
+            return first_open.first_offset
+        return stripe.reader.end_offset(tp.partition)
+
     def _end_of(self, tp: TopicPartition, view: LogView) -> int:
+        stripe = self.log(tp).stripe
+        if stripe is not None:
+            return min(self._polled_end(tp, stripe), view.log_end_offset)
         if self.options.reads_committed:
             self._transactions[tp] = self.log(tp).transactions(view)
         return self._stable(tp, view.log_end_offset)
@@ -361,14 +433,21 @@ class OffsetReader:
 
     def _end_blocking_transaction(self, tp: TopicPartition) -> bool:
         """End the transaction that holds a partition up, if it can be; return whether it was."""
-        blocking = self._transactions[tp].first_open
+        stripe = self.log(tp).stripe
+        if stripe is not None:
+            blocking = stripe.reader.first_open(tp.partition)
+        else:
+            blocking = self._transactions[tp].first_open
         if blocking is None:
             return False
         if self._resolve_blocking is None:
             from spark_log.consumer import resolver  # tasks need none of it
 
             self._resolve_blocking = resolver(self._cluster)
-        return self._resolve_blocking(blocking, self.log(tp))
+        has_ended = self._resolve_blocking(blocking, self.log(tp))
+        if has_ended and stripe is not None:
+            stripe.reader.poll()
+        return has_ended
 
     def _resolve(
         self, limit: OffsetLimit, *, latest_if_no_match: bool
@@ -384,8 +463,11 @@ class OffsetReader:
                 ),
                 partitions,
             )
-        open_ends = [tp for tp in partitions if by_partition[tp] < 0]
-        views = self._map(self.view, open_ends)
+        # An end that the stripe shows is no view of the whole log.
+        needed = {tp: by_partition[tp] for tp in partitions if by_partition[tp] < 0}
+        views = self._map(
+            lambda tp: self.view(tp, 0, None if needed[tp] == EARLIEST else _END), needed
+        )
         ends = self.end_offsets({tp: views[tp] for tp in views if by_partition[tp] == LATEST})
         starts = {tp: views[tp].log_start_offset for tp in views if by_partition[tp] == EARLIEST}
         return {tp: by_partition[tp] for tp in partitions} | starts | ends

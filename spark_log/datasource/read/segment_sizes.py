@@ -30,7 +30,11 @@ def with_segments(reader: OffsetReader, ranges: Sequence[OffsetRange]) -> list[O
         UnknownTopicOrPartitionError: a partition does not exist.
         CorruptRecordError: the footer of a Parquet segment is damaged.
     """
-    views = reader.views({each.topic_partition: each.end for each in ranges})
+    bounds: dict[TopicPartition, tuple[int, int]] = {}
+    for each in ranges:  # in offset order
+        first, _ = bounds.get(each.topic_partition, (each.start, each.end))
+        bounds[each.topic_partition] = first, each.end
+    views = reader.views(bounds)
     segments = [_segments_of(each, views[each.topic_partition]) for each in ranges]
     samples = _samples(ranges, segments)
     densities = {

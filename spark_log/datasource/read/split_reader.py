@@ -16,7 +16,7 @@ from spark_log.datasource.options import ReadOptions
 from spark_log.datasource.read.log_split import LOST_DATA_ADVICE, LogSplit
 from spark_log.datasource.read.record_filter import Bounds
 from spark_log.datasource.read.split_replica import SplitReplica
-from spark_log.errors import OffsetOutOfRangeError, SparkLogError
+from spark_log.errors import LogTruncatedError, OffsetOutOfRangeError, SparkLogError
 from spark_log.log import (
     LogBatch,
     LogReader,
@@ -128,7 +128,7 @@ def _read_replicas(
         # If no replica can be read and has all offsets, read what is left in one that can be.
         is_last = not split.replicas or replica in lacking
         try:
-            log = replica.open(split.topic_id, split.partition, options)
+            log = replica.open(split.topic_id, split.partition, options, split.stripe)
             _log.debug(
                 "%s: reads from offset %d, columns %s, on broker %d",
                 split,
@@ -143,6 +143,10 @@ def _read_replicas(
                 yield batch
         except _LacksOffsetsError:
             lacking.append(replica)
+        except LogTruncatedError:  # this process knows the stripe of a topic that was deleted since
+            if options.fail_on_data_loss or split.stripe is None:
+                raise
+            return
         except SparkLogError as error:
             if not (split.replicas and _is_of_replica(error)):
                 raise
@@ -186,7 +190,7 @@ def _read_batches(
     times_us = None if split.times_us.is_everything else (split.times_us.low, split.times_us.high)
     selection = Selection(columns, options.check_crcs, split.transactions, times_us)
     while offset < split.end_offset:
-        view, last = log.files.observe_and_open()
+        view, last = log.files.observe_between(offset, split.end_offset)
         is_whole = view.log_start_offset <= offset and split.end_offset <= view.log_end_offset
         if not (is_last or is_whole):
             raise _LacksOffsetsError

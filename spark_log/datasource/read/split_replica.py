@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_log.datasource.options import ReadOptions
+from spark_log.datasource.read.split_stripe import SplitStripe
 from spark_log.log import LogReader
 from spark_log.metadata import ROOT_BROKER_ID
 from spark_log.storage import StorageOptions, open_store
@@ -24,13 +25,20 @@ class SplitReplica:
     root: str
     directory: str
 
-    def open(self, topic_id: str, partition: int, options: ReadOptions) -> LogReader:
+    def open(
+        self,
+        topic_id: str,
+        partition: int,
+        options: ReadOptions,
+        stripe: SplitStripe | None = None,
+    ) -> LogReader:
         """Return a reader of the replica's log, without reading the metadata.
 
         Args:
             topic_id: the topic's id.
             partition: number of the partition.
             options: the query's options, with the storage options of the brokers.
+            stripe: the stripe of a striped partition; None for a partition log.
         """
         storage_options: StorageOptions | None = options.storage_options
         if self.broker_id != ROOT_BROKER_ID:
@@ -44,4 +52,9 @@ class SplitReplica:
                 options.storage_options,
             )
         store = open_store(self.root, storage_options)
+        if stripe is not None:
+            from spark_log.log.stripe import open_striped  # late: most topics have no stripes
+
+            reader = stripe.reader(store, options.storage_options)
+            return open_striped(store, self.directory, reader, partition=partition)
         return LogReader.open(store, self.directory, topic_id=topic_id, partition=partition)

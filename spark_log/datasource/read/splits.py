@@ -13,6 +13,7 @@ from spark_log.datasource.read.offset_ranges import OffsetRange, split_ranges
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.record_filter import EVERYTHING, Bounds, RecordFilter
 from spark_log.datasource.read.segment_sizes import with_segments
+from spark_log.datasource.read.split_stripe import SplitStripe
 from spark_log.errors import InvalidOptionError, OffsetOutOfRangeError
 from spark_log.log import LogView, TransactionIndex, prune_segments
 from spark_log.types import TopicPartition
@@ -41,7 +42,7 @@ def plan_splits(options: ReadOptions, where: RecordFilter = EVERYTHING) -> list[
     start = reader.starting_offsets(is_batch=True)
     end = reader.ending_offsets()
     _check_order(start, end)
-    views = reader.views(dict.fromkeys(start, 0))
+    views = reader.views({tp: (first, 0) for tp, first in start.items()})
     last = reader.end_offsets(views)
     for tp, view in views.items():
         if options.fail_on_data_loss:
@@ -107,7 +108,16 @@ def _split(reader: OffsetReader, piece: OffsetRange, where: RecordFilter) -> Log
         piece.end,
         where.times_us,
         replicas=reader.replicas(piece.topic_partition),
+        stripe=_stripe(reader, piece.topic_partition),
     )
+
+
+def _stripe(reader: OffsetReader, tp: TopicPartition) -> SplitStripe | None:
+    stripe = reader.log(tp).stripe
+    if stripe is None:
+        return None
+    found = stripe.directory
+    return SplitStripe(found.topic_id, found.path, found.stripe, found.config.file_delete_delay_ms)
 
 
 def _with_transactions(reader: OffsetReader, splits: list[LogSplit]) -> list[LogSplit]:
@@ -117,7 +127,7 @@ def _with_transactions(reader: OffsetReader, splits: list[LogSplit]) -> list[Log
         splits, key=lambda split: TopicPartition(split.topic, split.partition)
     ):
         of_partition = list(those)
-        index = reader.transactions(tp, of_partition[-1].end_offset)
+        index = reader.transactions(tp, of_partition[0].start_offset, of_partition[-1].end_offset)
         aborted = index.aborted
         for split in of_partition:
             start, end = split.start_offset, split.end_offset
@@ -145,7 +155,7 @@ def _prune_by_time(
     Uses the newest snapshot if it covers all but a few segments. Otherwise the range stays whole,
     and the task that reads it skips segments.
     """
-    view = reader.view(offset_range.topic_partition, offset_range.end)
+    view = reader.view(offset_range.topic_partition, offset_range.end, offset_range.start)
     snapshots = view.live.snapshots
     known = view.live.index_of(snapshots[-1]) if snapshots else 0
     if len(view.live.segments) - max(0, known) > _MAX_SEGMENTS_TO_OPEN:

@@ -162,7 +162,10 @@ class MicroBatchPlanner:
                     tp.topic,
                 )
             else:
-                starts[tp], stops[tp] = self._retained(tp, begin, stop), self._stable(tp, stop)
+                starts[tp], stops[tp] = (
+                    self._retained(tp, begin, stop),
+                    self._stable(tp, begin, stop),
+                )
         splits = splits_between(self._reader, starts, stops)
         if self._owners is None:
             return splits
@@ -262,7 +265,7 @@ class MicroBatchPlanner:
         records are part of the batch, and `splits` reports them as lost.
         """
         return {
-            tp: max(begin, min(self._reader.view(tp).log_start_offset, ends[tp]))
+            tp: max(begin, min(self._log_start(tp, begin), ends[tp]))
             for tp, begin in starts.items()
         }
 
@@ -292,7 +295,7 @@ class MicroBatchPlanner:
         Raises:
             DataLossError: the first records of the batch are lost.
         """
-        earliest = self._reader.view(tp).log_start_offset
+        earliest = self._log_start(tp, begin)
         if begin < earliest:
             self._history.report_loss(
                 f"{tp}: offsets {begin} to {min(earliest, end) - 1} are not retained any more; "
@@ -301,7 +304,11 @@ class MicroBatchPlanner:
             )
         return min(max(begin, earliest), end)
 
-    def _stable(self, tp: TopicPartition, end: int) -> int:
+    def _log_start(self, tp: TopicPartition, begin: int) -> int:
+        """Return the log start offset in the last listing, or a lower one if both are retained."""
+        return self._reader.view(tp, start_offset=begin).log_start_offset
+
+    def _stable(self, tp: TopicPartition, begin: int, end: int) -> int:
         """Return the end of the batch, or the last stable offset if it is lower.
 
         It is lower only if the batch was planned by a run that read uncommitted records.
@@ -311,7 +318,7 @@ class MicroBatchPlanner:
         """
         if not self._options.reads_committed:
             return end
-        stable = self._reader.transactions(tp, end).last_stable_offset
+        stable = self._reader.transactions(tp, begin, end).last_stable_offset
         if stable < end:
             self._history.report_loss(
                 f"{tp}: the batch ends at offset {end}, but a transaction is open since offset "
@@ -328,7 +335,7 @@ class MicroBatchPlanner:
         """
         if not self._options.reads_committed:
             return False
-        return offset <= self._reader.view(tp, offset).log_end_offset
+        return offset <= self._reader.view(tp, offset, offset).log_end_offset
 
     def _first_batch_start(self, initial: StreamOffset, end: StreamOffset) -> StreamOffset:
         """Return the start of a query's first batch.

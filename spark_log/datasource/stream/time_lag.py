@@ -44,7 +44,7 @@ class TimeLag:
         starts = {}
         for tp, position in _unread(end, latest).items():
             try:
-                start = self._reader.view(tp).log_start_offset
+                start = self._reader.view(tp, start_offset=position).log_start_offset
             except SparkLogError as error:
                 IN_PROCESS.add("log start for the lag", str(tp), error)
                 continue  # a metric must not fail the query

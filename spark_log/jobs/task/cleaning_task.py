@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from spark_log.cluster import CleanedPartition, TopicTables, clean_replicas, open_cluster
+from spark_log.cluster import (
+    CleanedPartition,
+    TopicTables,
+    clean_replicas,
+    clean_stripe,
+    open_cluster,
+)
 from spark_log.config import BrokerOptions
 from spark_log.errors import ClockSkewError, SparkLogError, UnknownTopicOrPartitionError
 from spark_log.storage import StorageClock, StorageOptions
@@ -23,7 +29,7 @@ _NOTHING_TO_DO: Final[dict[str, Any]] = {"dirt_bytes": 0}
 
 @dataclass(frozen=True, slots=True)
 class CleaningTask:
-    """The arguments of a Spark task that cleans a partition. They are pickled to the tasks.
+    """The arguments of a Spark task that cleans a partition, or a stripe. Pickled to the tasks.
 
     Attributes:
         root: the root's URL.
@@ -56,6 +62,48 @@ class CleaningTask:
         has the field ``error``.
         """
         return self._do(partition, dry_run=False)
+
+    def take_home(self, stripe: TopicPartition) -> dict[str, Any]:
+        """Take a stripe home, and free its numbers; return the sums of it.
+
+        If that fails, the result has the field ``error``, too.
+
+        Args:
+            stripe: topic, and the stripe's number in place of a partition's.
+        """
+        return self._do_stripe(stripe, dry_run=False)
+
+    def plan_stripe(self, stripe: TopicPartition) -> dict[str, Any]:
+        """Return what `take_home` would do; changes nothing."""
+        return self._do_stripe(stripe, dry_run=True)
+
+    def _do_stripe(self, stripe: TopicPartition, *, dry_run: bool) -> dict[str, Any]:
+        cluster = open_cluster(self.root, self.storage_options, broker_options=self.broker_options)
+        image = cluster.image()
+        topic = image.find(stripe.topic)
+        if topic is None:
+            return {}
+        try:
+            done = clean_stripe(
+                cluster,
+                topic,
+                stripe.partition,
+                dry_run=dry_run,
+                max_clock_skew_ms=image.cluster_config().max_clock_skew_ms,
+                storage_clock=StorageClock(cluster.clock),
+                on_progress=Throttle(self.bytes_per_second),
+            )
+        except ClockSkewError as error:  # the clock of the machine that runs this task
+            return {"error": f"on {socket.gethostname()}, {error}"}
+        if done.error is not None and cluster.is_deleted(topic):
+            return {}
+        sums = {
+            "rounds": done.rounds,
+            "objects": done.objects,
+            "deleted_files": done.freed_files,
+            "deleted_bytes": done.freed_bytes,
+        }
+        return sums | ({} if done.error is None else {"error": str(done.error)})
 
     def _do(self, partition: TopicPartition, *, dry_run: bool) -> dict[str, Any]:
         cluster = open_cluster(self.root, self.storage_options, broker_options=self.broker_options)

@@ -149,6 +149,33 @@ class PartitionDirectory:
         """
         return self._observe(self.live_log)
 
+    def observe_polled(self, start_offset: int | None = None) -> LogView:
+        """Return the log as `observe` does; a directory of a stripe shares the poll of others.
+
+        Args:
+            start_offset: the first offset that is needed; None for all of the log.
+
+        Raises:
+            SparkLogError: See `observe`.
+        """
+        return self.observe()
+
+    def observe_between(
+        self, start_offset: int, end_offset: int
+    ) -> tuple[LogView, SegmentReader | None]:
+        """Return a view for a read between two offsets, and its last segment if it is open.
+
+        The view may leave out what is before the first offset: then it begins at it, or before it.
+
+        Args:
+            start_offset: the first offset to read.
+            end_offset: the offset after the last one to read. The log may end before it.
+
+        Raises:
+            SparkLogError: See `observe_and_open`.
+        """
+        return self.observe_and_open()
+
     def list_files(self) -> Iterable[FileInfo]:
         """List the files of the log: the plain ones of the directory."""
         return self.store.list(self.path)

@@ -19,4 +19,5 @@ from .stripe import Stripe as Stripe
 from .stripe_object import StripeObject as StripeObject
 from .striped_appender import StripedAppender as StripedAppender
 from .striped_log import StripedLog as StripedLog
+from .striped_log import open_striped as open_striped
 from .tail import StripeTail as StripeTail

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-STRIPES_DIRECTORY: Final = "__stripes"
-"""The directory of a topic's stripes, in the topic's directory."""
+from spark_log.storage import STRIPES_DIRECTORY
 
 OBJECT_SUFFIX: Final = ".stripe"
 HOME_SUFFIX: Final = ".home"

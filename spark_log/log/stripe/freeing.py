@@ -64,16 +64,22 @@ def freed_below(listing: StripeListing, old_us: int) -> int:
     )
 
 
-def free(directory: StripeDirectory, *, now_us: int | None = None) -> int:
+def free(
+    directory: StripeDirectory,
+    *,
+    now_us: int | None = None,
+    found: Sequence[FileInfo] | None = None,
+) -> int:
     """Delete the files of a stripe that nobody needs; return their number.
 
     Args:
         directory: the stripe's directory.
         now_us: the storage's time, or earlier; None reads it from the storage.
+        found: the files, from `find_freeable`; None finds them.
 
     Raises:
         StorageError: a file could not be deleted; others may have been deleted.
     """
-    files = find_freeable(directory, now_us=now_us)
+    files = find_freeable(directory, now_us=now_us) if found is None else found
     delete_files(directory.store, [file.path for file in files])
     return len(files)

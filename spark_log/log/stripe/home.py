@@ -43,12 +43,14 @@ class TakenHome:
         number: number of the home marker.
         objects: number of objects that were read.
         partitions: number of partitions that got records.
+        size_bytes: size of these records in memory.
         has_more: whether objects are left that this round had no memory for.
     """
 
     number: int
     objects: int
     partitions: int
+    size_bytes: int
     has_more: bool
 
 
@@ -130,7 +132,7 @@ class HomeTaker:
             number,
             len(self._records),
         )
-        return TakenHome(number, self._objects, len(self._records), has_more)
+        return TakenHome(number, self._objects, len(self._records), self._bytes, has_more)
 
     def put_segments(self, records: Mapping[int, list[PlacedBatches]]) -> None:
         """Put the records of each partition into one segment."""

@@ -12,9 +12,9 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from spark_log.errors import CorruptRecordError, NotFoundError
+from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
-from spark_log.log.producers import ProducerState
+from spark_log.log.producers import OpenTransaction, ProducerState
 from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entries_reader import EntriesReader
 from spark_log.log.stripe.state import StripeState
@@ -74,6 +74,11 @@ class _Places:
         if index == len(bases) or bases[index] != base_offset:
             return None
         return Place(*(column[index] for column in self._columns))
+
+    @property
+    def first(self) -> Place | None:
+        """The first place; None without one."""
+        return Place(*(column[0] for column in self._columns)) if len(self) else None
 
     def all(self) -> list[Place]:
         """Return the places, in offset order."""
@@ -140,9 +145,39 @@ class StripeReader(LogCache):
             self._polled = begun
             self._hold()
 
+    def reach(self, partition: int, end_offset: int = 0) -> None:
+        """Know the log of a partition up to an offset: poll, unless it is known already.
+
+        Args:
+            partition: number of the partition.
+            end_offset: the offset. The log may end before it, also after the poll.
+
+        Raises:
+            CorruptRecordError: an object or a home marker is damaged or missing.
+            StorageError: the storage does not answer.
+        """
+        if not self._polled or self.end_offset(partition) < end_offset:
+            self.poll()
+
     def end_offset(self, partition: int) -> int:
         """Return the known log end offset of a partition."""
         return self._tail.state.end_offset(partition)
+
+    def home_end(self, partition: int) -> int:
+        """Return the offset before which the known records of a partition are at home."""
+        with self._lock:
+            places = self._places.get(partition)
+            place = None if places is None else places.first
+            return self.end_offset(partition) if place is None else place.base_offset
+
+    def first_open(self, partition: int) -> OpenTransaction | None:
+        """Return the transaction at a partition's last stable offset, as far as it is known.
+
+        Returns:
+            None if no transaction is open: all up to `end_offset` is stable.
+        """
+        producers = self._tail.state.producers(partition)
+        return None if producers is None else producers.transactions.first_open
 
     @property
     def storage_us(self) -> int:
@@ -159,14 +194,17 @@ class StripeReader(LogCache):
             places = self._places.get(partition)
             return [] if places is None else places.all(), self.end_offset(partition)
 
-    def look_for_home(self) -> None:
+    def look_for_home(self, *, is_recent_enough: bool = False) -> None:
         """Learn the newest home marker, by a listing.
+
+        Args:
+            is_recent_enough: use the last listing if it was made within half of the delay.
 
         Raises:
             StorageError: the storage does not answer.
         """
         with self._lock:
-            self._advance_home()
+            self._advance_home(is_recent_enough=is_recent_enough)
 
     def home_producers(self, partition: int) -> ProducerState | None:
         """Return the producers of a partition's records at home, from the newest home marker.
@@ -233,6 +271,7 @@ class StripeReader(LogCache):
 
         Raises:
             NotFoundError: the object was freed, since its records are at home.
+            LogTruncatedError: the stripe has no files any more.
             CorruptRecordError: it is damaged or missing.
             StorageError: the storage does not answer.
         """
@@ -271,6 +310,14 @@ class StripeReader(LogCache):
             self._advance_home()
             if self._tail.home_number > number:
                 raise NotFoundError(f"{path} was freed", path=path) from damage
+            if self._tail.is_gone:
+                end_offset = self._tail.state.next_number
+                raise LogTruncatedError(
+                    f"{self.directory.path}: the stripe is empty, but it had reached object "
+                    f"{end_offset}: its topic was deleted, or files were removed. Restore them "
+                    f"from a copy",
+                    path=path,
+                )
         raise damage or CorruptRecordError(
             f"{path} is missing, but no home marker is above it. Restore it from a copy", path=path
         )
@@ -294,8 +341,8 @@ class StripeReader(LogCache):
         self._append_ids[found.number] = found.append_id
         self._keep(found)
 
-    def _advance_home(self) -> None:
-        self._tail.advance_home()
+    def _advance_home(self, *, is_recent_enough: bool = False) -> None:
+        self._tail.advance_home(is_recent_enough=is_recent_enough)
         self._forget_before(max(self._tail.home_number, self._tail.taken_from))
 
     def _forget_before(self, number: int) -> None:

@@ -19,6 +19,7 @@ class Stripe:
         directory: the stripe's directory.
         appends: puts the entries of all threads.
         reader: what was read of the stripe.
+        files_at_home: returns the directory of a partition's records at home.
     """
 
     reader_class: ClassVar[type[StripeReader]] = StripeReader
@@ -33,7 +34,7 @@ class Stripe:
             open_partition: returns the directory of a partition's records at home.
         """
         self.directory = directory
-        self._open_partition = open_partition
+        self.files_at_home = open_partition
         self.appends = self.appends_class(directory)
         self.reader = self.reader_class(directory)
 
@@ -42,4 +43,4 @@ class Stripe:
 
     def take_home(self) -> TakenHome | None:
         """Take home the objects behind the newest home marker (`take_home`)."""
-        return take_home(self.directory, self._open_partition)
+        return take_home(self.directory, self.files_at_home)

@@ -17,7 +17,11 @@ from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, sequence_after
 
 
 class StripedAppender:
-    """Appends to one partition of a stripe. An object has no other replica."""
+    """Appends to one partition of a stripe. An object has no other replica.
+
+    Attributes:
+        stripe: the partition's stripe, as the process uses it.
+    """
 
     def __init__(self, stripe: Stripe, partition: int) -> None:
         """Access no storage yet.
@@ -26,7 +30,7 @@ class StripedAppender:
             stripe: the partition's stripe, as the process uses it.
             partition: number of the partition.
         """
-        self._stripe = stripe
+        self.stripe = stripe
         self._partition = partition
 
     def append_segment(
@@ -49,7 +53,7 @@ class StripedAppender:
             (joined,) = table.combine_chunks().to_batches()
             batches = [BatchAppend(joined, segment.producer)]
         entries = [StripeEntry(self._partition, batch, expected_end_offset) for batch in batches]
-        results = self._stripe.appends.append(entries, compression=segment.compression)
+        results = self.stripe.appends.append(entries, compression=segment.compression)
         infos: list[LogAppendInfo] = []
         for result in results:
             if isinstance(result, SparkLogError):
@@ -71,7 +75,7 @@ class StripedAppender:
             The result of each batch: its offsets, or the error that concerns it.
         """
         entries = [StripeEntry(self._partition, batch) for batch in batches]
-        results = self._stripe.appends.append(entries, compression=compression)
+        results = self.stripe.appends.append(entries, compression=compression)
         return [result for result in results if result is not None]
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
@@ -88,7 +92,7 @@ class StripedAppender:
             SparkLogError: a marker was not appended.
         """
         entries = [StripeEntry(self._partition, marker) for marker in markers]
-        results = self._stripe.appends.append(entries)
+        results = self.stripe.appends.append(entries)
         for result in results:
             if isinstance(result, SparkLogError):
                 raise result
@@ -105,13 +109,13 @@ class StripedAppender:
             CorruptRecordError: an object or a home marker is damaged or missing.
             StorageError: the storage does not answer.
         """
-        reader = self._stripe.reader
+        reader = self.stripe.reader
         while True:
             reader.poll()
             places, _ = reader.places(self._partition)
             if not places or places[0].base_offset >= offset:
                 return
-            self._stripe.take_home()
+            self.stripe.take_home()
             reader.look_for_home()
 
 

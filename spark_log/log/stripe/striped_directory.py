@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from spark_log.log.directory import PartitionDirectory
-from spark_log.log.files import LiveLog, SegmentName
+from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.files import LiveLog, LiveSegment, SegmentName
 from spark_log.log.segment import SegmentReader
-from spark_log.log.stripe.reader import StripeReader
+from spark_log.log.stripe.reader import Place, StripeReader
 from spark_log.storage import FileInfo
 
 
@@ -44,29 +46,78 @@ class StripedDirectory(PartitionDirectory):
 
     def list_files(self) -> Iterable[FileInfo]:
         """List the files at home, and the entries in the stripe as plain segments."""
-        entries = self._list_stripe()
-        return [*super().list_files(), *entries]
+        self.stripe.poll()
+        return self._list_known()
 
     def list_with_hidden(self) -> tuple[Sequence[FileInfo], Sequence[FileInfo]]:
         """List the files at home, the entries in the stripe, and the hidden files at home."""
-        entries = self._list_stripe()
+        self.stripe.poll()
+        entries = self._list_entries()
         files, hidden = super().list_with_hidden()
         return [*files, *entries], hidden
 
-    def _list_stripe(self) -> list[FileInfo]:
+    def observe_polled(self, start_offset: int | None = None) -> LogView:
+        """Return the log with what the last poll of the stripe has shown.
+
+        Another partition's log may have polled, so that many share one request.
+
+        Args:
+            start_offset: the first offset that is needed; None for all of the log. If the stripe
+                has the records from it on, the directory is not listed, and the view begins with
+                the entries that contain it, or at the log's end. Once in half of the delay the
+                stripe is listed.
+
+        Raises:
+            SparkLogError: See `observe`.
+        """
+        view = None if start_offset is None else self._observe_entries(start_offset)
+        return view or self._observe(lambda: self.live_log(self._list_known()))[0]
+
+    def _observe_entries(self, start_offset: int) -> LogView | None:
+        """Return the entries in the stripe from an offset on; None if some may be at home alone."""
+        # Else records that are at home, and were deleted there, would be read for ever.
+        self.stripe.look_for_home(is_recent_enough=True)
+        observed_ms = self.clock.monotonic_ms()
+        places, end_offset = self.stripe.places(self.partition)
+        first = bisect_right(places, start_offset, key=lambda place: place.base_offset) - 1
+        if first < 0 and start_offset < end_offset:
+            return None
+        places = places[first:] if start_offset < end_offset else ()
+        begins = [place.base_offset for place in places]
+        segments = tuple(
+            LiveSegment(SegmentName(place.base_offset), self._entries(place), *between)
+            for place, between in zip(places, pairwise([*begins, end_offset]), strict=True)
+        )
+        live = LiveLog(begins[0] if begins else end_offset, segments)
+        return LogView(live, end_offset, observed_ms, None, self.url)
+
+    def observe_between(
+        self, start_offset: int, end_offset: int
+    ) -> tuple[LogView, SegmentReader | None]:
+        """Return a view for a read between two offsets.
+
+        It polls the stripe only if its known end is before the second offset, and lists what is at
+        home only if records before the stripe's entries are needed.
+        """
+        self.stripe.reach(self.partition, end_offset)
+        return self.observe_polled(start_offset), None
+
+    def _list_known(self) -> list[FileInfo]:
+        """List the files at home, and the entries that the last poll showed."""
+        entries = self._list_entries()
+        return [*super().list_files(), *entries]
+
+    def _list_entries(self) -> list[FileInfo]:
         """Return a file for the partition's entries in each object, as a listing would show it."""
-        self.stripe.poll()
         places, self._listed_end = self.stripe.places(self.partition)
         self.on_log_end(self._listed_end)
-        modified_us = self.stripe.storage_us  # or later: the stripe's directory tells no times
-        return [
-            FileInfo(
-                self.file_path(SegmentName(each.base_offset).file_name),
-                each.size_bytes,
-                modified_us,
-            )
-            for each in places
-        ]
+        return [self._entries(place) for place in places]
+
+    def _entries(self, place: Place) -> FileInfo:
+        """Return the file that stands for the entries of a place."""
+        name = SegmentName(place.base_offset).file_name
+        # Or later: the stripe's directory tells no times.
+        return FileInfo(self.file_path(name), place.size_bytes, self.stripe.storage_us)
 
     def read_end(
         self, live: LiveLog, observed_ms: float

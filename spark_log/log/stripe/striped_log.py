@@ -12,11 +12,15 @@ from spark_log.log.append import LogAppendInfo
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import ProducerState, TransactionIndex
+from spark_log.log.read import LogReader
 from spark_log.log.snapshot import Snapshot, Snapshots
+from spark_log.log.stripe.reader import StripeReader
 from spark_log.log.stripe.stripe import Stripe
 from spark_log.log.stripe.striped_appender import StripedAppender
 from spark_log.log.stripe.striped_directory import StripedDirectory
 from spark_log.record import EndTransactionMarker, ProducerAppend
+from spark_log.storage import Store
+from spark_log.util import IN_PROCESS, SuppressedErrors
 
 
 class StripedSnapshots(Snapshots):
@@ -42,7 +46,7 @@ class StripedSnapshots(Snapshots):
         index = TransactionIndex(
             producers.offset,
             open_transactions=producers.transactions.open,
-            unlisted=((start, producers.offset),) if start < producers.offset else (),
+            unlisted=((0, producers.offset),) if producers.offset else (),
         )
         entries = producers.entries()
         return Snapshot(producers.offset, (), ProducerState(producers.offset, entries, index))
@@ -62,6 +66,32 @@ class StripedSnapshots(Snapshots):
         directory = self._directory
         assert isinstance(directory, StripedDirectory)
         return Snapshots(directory.at_home, self._config).write()
+
+
+def open_striped(
+    store: Store, directory: str, stripe: StripeReader, *, partition: int
+) -> LogReader:
+    """Return the reader of a striped partition that this process only reads.
+
+    Accesses no storage yet.
+
+    Args:
+        store: the store of the cluster's root.
+        directory: the partition's directory, relative to the store's root.
+        stripe: what the process has read of the partition's stripe.
+        partition: number of the partition.
+    """
+    files = StripedDirectory(
+        store,
+        directory,
+        stripe=stripe,
+        topic_id=stripe.directory.topic_id,
+        partition=partition,
+        clock=stripe.directory.clock,
+        valid_ms=stripe.directory.valid_ms,
+        suppressed=SuppressedErrors(IN_PROCESS),
+    )
+    return LogReader(files, StripedSnapshots(files))
 
 
 class StripedLog(LocalLog):

@@ -39,6 +39,7 @@ class StripeTail:
         observed_ms: monotonic time at which the next number was unused, and before which no home
             marker above it appeared that is old enough to free it.
         storage_us: the newest last-modified time that a listing showed.
+        listed_ms: monotonic time before the last listing began.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class StripeTail:
         self.storage_us = 0
         self._directory = directory
         self._on_object = on_object
+        self.listed_ms = -math.inf
         self._listed_home = 0
         self._listed_end = 0
         self._doubted: int | None = None
@@ -68,6 +70,11 @@ class StripeTail:
     def is_recent(self) -> bool:
         """Whether the next number, if it was unused, was not used and freed since."""
         return not self._directory.is_outdated(self.observed_ms)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the last listing showed no file, though the stripe had objects."""
+        return not self._listed_home and not self._listed_end and self.state.next_number > 0
 
     def doubt(self) -> None:
         """List the stripe before the next object is read or put."""
@@ -158,6 +165,7 @@ class StripeTail:
             self.state.on_listed(listing.newest_us, directory.config.producer_id_expiration_ms)
             self._listed_home, self._listed_end = number, listing.end_number
             if not directory.is_outdated(asked_ms):
+                self.listed_ms = asked_ms
                 self.observed_ms = max(self.observed_ms, asked_ms)
                 return has_jumped
         raise StorageTimeoutError(
@@ -167,14 +175,18 @@ class StripeTail:
             path=directory.path,
         )
 
-    def advance_home(self) -> None:
+    def advance_home(self, *, is_recent_enough: bool = False) -> None:
         """List the stripe, and know its newest home marker, also one below the known end.
+
+        Args:
+            is_recent_enough: use the last listing if it was made within half of the delay.
 
         Raises:
             SparkLogError: See `list_stripe`.
         """
-        self.doubt()
-        self.list_stripe()
+        if not is_recent_enough or self._directory.is_outdated(self.listed_ms):
+            self.doubt()
+            self.list_stripe()
         self.home_number = max(self.home_number, self._listed_home)
 
     def begin_at(self, number: int) -> None:
