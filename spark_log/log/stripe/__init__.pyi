@@ -3,7 +3,6 @@ from .appender import StripeAppender as StripeAppender
 from .directory import StripeDirectory as StripeDirectory
 from .directory import StripeListing as StripeListing
 from .entry import StripeEntry as StripeEntry
-from .file_names import STRIPES_DIRECTORY as STRIPES_DIRECTORY
 from .file_names import StripeFileName as StripeFileName
 from .file_names import stripe_of as stripe_of
 from .file_names import stripe_path as stripe_path

@@ -218,9 +218,8 @@ def put_marker(cluster, state):
     """Put another home marker in the place of number 2."""
     topic_id = cluster.topic("t").topic_id
     data = encode_home(state, topic_id=topic_id, stripe=0, now_us=0, expiration_ms=1 << 40)
-    path = file_of(cluster, 2, is_home=True)
-    path.unlink()  # a new file has a new date
-    path.write_bytes(data)
+    directory = stripe_of(cluster).directory
+    directory.store.put(directory.file_path(2, is_home=True), data)
 
 
 class TestLeftovers:
