@@ -163,11 +163,6 @@ class PartitionLog:
         return MAX_GROUP_BYTES
 
     @property
-    def partition(self) -> int:
-        """Number of the partition."""
-        return self.files.partition
-
-    @property
     def replica(self) -> LocalLog:
         """The replica that is read."""
         return self._selection.replica
@@ -443,8 +438,9 @@ class PartitionLog:
             UnknownTopicOrPartitionError: the topic was deleted.
             SparkLogError: See `observe`.
         """
-        if self.stripe is not None:
-            listing = self.stripe.files_at_home(self.partition).observe_files()
+        if self._striped is not None:
+            striped = self._striped
+            listing = striped.stripe.files_at_home(striped.partition).observe_files()
             return listing.view, self.states.refresh(), listing
         while True:
             view, read, listing = self._reader.observe_files()

@@ -66,12 +66,13 @@ def test_an_attempt_that_is_repeated_after_the_loss_of_the_leader_writes_once(cl
 
 
 def test_a_replica_that_cannot_be_read_after_the_append_fails_no_task(cluster, monkeypatch):
-    """The writer looks whether the segment in the log is its own, or that of an earlier attempt."""
+    """The writer looks whether what an earlier try put is its own, or another attempt's."""
+    attempt(cluster.root, [rows([1, 2, 3])])
     open_segment = PartitionDirectory.open
     denied: list[object] = []
 
     def deny_first(files, name, *what):
-        if not denied:
+        if not denied and files.path.endswith("/t-0"):
             denied.append(name)
             raise AuthorizationError("denied")
         return open_segment(files, name, *what)

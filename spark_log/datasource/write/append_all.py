@@ -82,7 +82,7 @@ def _append(
 ) -> Sequence[Sequence[LogAppendInfo] | SparkLogError]:
     """Append the next segment of each writer; return the offsets of its batches, or its error."""
     segments = [
-        (writer.log.partition, writer.next_segment)
+        (writer.partition, writer.next_segment)
         for writer in writers
         if writer.next_segment is not None
     ]

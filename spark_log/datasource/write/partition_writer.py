@@ -57,12 +57,14 @@ class PartitionWriter:
 
     Attributes:
         log: the partition's log.
+        partition: number of the partition.
         acks: -1 to wait for all in-sync replicas; 1 for the leader alone.
     """
 
     def __init__(
         self,
         log: PartitionLog,
+        partition: int,
         *,
         compression: str,
         acks: int = ALL,
@@ -74,6 +76,7 @@ class PartitionWriter:
 
         Args:
             log: the partition's log.
+            partition: number of the partition.
             compression: codec if the topic's ``compression.type`` is ``producer``.
             acks: -1 to wait for all in-sync replicas; 1 for the leader alone, then call `catch_up`.
             producer: producer id and epoch of an idempotent write (`WriteIdentity`); None if it is
@@ -82,6 +85,7 @@ class PartitionWriter:
             now_us: timestamp of records without one, microseconds since the epoch.
         """
         self.log = log
+        self.partition = partition
         self._compression = compression
         self.acks = acks
         self._producer = producer

@@ -169,6 +169,7 @@ class TaskWriter:
                 producer = (producer_id, self._identity.producer_epoch)
             self._writers[name] = PartitionWriter(
                 self._root.partition_log(topic, partition),
+                partition,
                 compression=self._options.compression,
                 acks=ALL if acks == "all" else 1,
                 producer=producer,

@@ -20,6 +20,7 @@ class StripedAppender:
 
     Attributes:
         stripe: the partition's stripe, as the process uses it.
+        partition: number of the partition.
     """
 
     def __init__(self, stripe: Stripe, partition: int) -> None:
@@ -30,7 +31,7 @@ class StripedAppender:
             partition: number of the partition.
         """
         self.stripe = stripe
-        self._partition = partition
+        self.partition = partition
 
     def append_segment(
         self, segment: StagedSegment, *, expected_end_offset: int | None = None
@@ -50,7 +51,7 @@ class StripedAppender:
         if expected_end_offset is not None:
             records = pa.concat_batches([each.records for each in batches])
             batches = [BatchAppend(records, segment.producer)]
-        entries = [StripeEntry(self._partition, batch, expected_end_offset) for batch in batches]
+        entries = [StripeEntry(self.partition, batch, expected_end_offset) for batch in batches]
         (result,) = self.stripe.append_entries([entries], compression=segment.compression)
         if isinstance(result, SparkLogError):
             raise result
@@ -68,7 +69,7 @@ class StripedAppender:
         Returns:
             The result of each batch: its offsets, or the error that concerns it.
         """
-        entries = [StripeEntry(self._partition, batch) for batch in batches]
+        entries = [StripeEntry(self.partition, batch) for batch in batches]
         results = self.stripe.appends.append(entries, compression=compression)
         return [result for result in results if result is not None]
 
@@ -85,7 +86,7 @@ class StripedAppender:
             UnknownOutcomeError: it is not known whether a marker is in the log.
             SparkLogError: a marker was not appended.
         """
-        entries = [StripeEntry(self._partition, marker) for marker in markers]
+        entries = [StripeEntry(self.partition, marker) for marker in markers]
         results = self.stripe.appends.append(entries)
         for result in results:
             if isinstance(result, SparkLogError):
@@ -106,7 +107,7 @@ class StripedAppender:
         reader = self.stripe.reader
         while True:
             reader.poll()
-            places, _ = reader.places(self._partition)
+            places, _ = reader.places(self.partition)
             if not places or places[0].base_offset >= offset:
                 return
             self.stripe.take_home()
