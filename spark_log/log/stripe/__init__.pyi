@@ -9,6 +9,7 @@ from .file_names import stripe_path as stripe_path
 from .freeing import find_freeable as find_freeable
 from .freeing import free as free
 from .freeing import freed_below as freed_below
+from .group_commit import MAX_GROUP_BYTES as MAX_GROUP_BYTES
 from .group_commit import GroupCommit as GroupCommit
 from .home import TakenHome as TakenHome
 from .home import take_home as take_home
