@@ -19,7 +19,15 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LocalLog
-from spark_log.log.verify import LogFinding, LogFindingKind, LogSeverity, Verifier, first_difference
+from spark_log.log.stripe import stripe_of
+from spark_log.log.verify import (
+    LogFinding,
+    LogFindingKind,
+    LogSeverity,
+    StripeVerifier,
+    Verifier,
+    first_difference,
+)
 from spark_log.metadata import (
     METADATA_DIRECTORY,
     METADATA_TOPIC_ID,
@@ -55,6 +63,7 @@ class ClusterVerifier:
     Attributes:
         partitions: the number of partitions verified so far.
         segments: the number of segments verified so far.
+        objects: the number of objects of stripes verified so far.
         records: the number of records verified so far.
         size_bytes: the size of the files verified so far.
     """
@@ -84,7 +93,7 @@ class ClusterVerifier:
         self._is_whole = topics is None and partitions is None
         self._image, self._metadata_error = self._read_image(topics)
         self._partitions = list(self._choose(topics, partitions))
-        self.partitions = self.segments = self.records = self.size_bytes = 0
+        self.partitions = self.segments = self.objects = self.records = self.size_bytes = 0
 
     def total_bytes(self) -> int:
         """Return the size of the files to verify, by listing each partition."""
@@ -94,6 +103,11 @@ class ClusterVerifier:
             for replica in replicas
             if replica.log is not None
             for file in replica.log.files.store.list(replica.directory)
+        ) + sum(
+            file.size_bytes
+            for topic, numbers in self._stripes()
+            for number in numbers
+            for file in self._cluster.store.list(self._cluster.stripe(topic, number).directory.path)
         )
 
     def findings(self, on_progress: OnProgress = lambda done_bytes: None) -> Iterator[LogFinding]:
@@ -120,6 +134,9 @@ class ClusterVerifier:
             if topic is not None and len(replicas) > 1:
                 yield from self._compare(topic, number, replicas)
             self.partitions += 1
+        for topic, numbers in self._stripes():
+            for stripe in numbers:
+                yield from self._verify_stripe(topic, stripe, on_progress)
         if self._is_whole and self._metadata_error is None:
             for broker in self._cluster.image().brokers():
                 yield from self._orphaned_directories(broker.broker_id)
@@ -143,6 +160,36 @@ class ClusterVerifier:
                 raise  # the root does not answer
             yield _unreadable(replica, error)
         self.segments += verifier.segments
+        self.records += verifier.records
+        self.size_bytes += verifier.size_bytes
+
+    def _stripes(self) -> Iterator[tuple[TopicImage, Sequence[int]]]:
+        """Yield the topics with stripes, and the stripes of the chosen partitions."""
+        found: dict[str, tuple[TopicImage, set[int]]] = {}
+        for topic, partition, _ in self._partitions:
+            if topic is not None and (stripes := topic.config().stripes):
+                _, numbers = found.setdefault(topic.topic_id, (topic, set()))
+                numbers.add(stripe_of(partition, stripes))
+        for topic, numbers in found.values():
+            yield topic, sorted(numbers)
+
+    def _verify_stripe(
+        self, topic: TopicImage, number: int, on_progress: OnProgress
+    ) -> Iterator[LogFinding]:
+        """Yield the problems of one stripe, and count its objects, records and bytes."""
+        stripes = topic.config().stripes
+        verifier = StripeVerifier(
+            self._cluster.stripe(topic, number).directory,
+            (
+                self._cluster.replica_log(topic, partition, ROOT_BROKER_ID)
+                for partition in sorted(topic.partitions)
+                if stripe_of(partition, stripes) == number
+            ),
+            repair=self._repair,
+            max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,
+        )
+        yield from verifier.findings(on_progress)
+        self.objects += verifier.objects
         self.records += verifier.records
         self.size_bytes += verifier.size_bytes
 

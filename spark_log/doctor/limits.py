@@ -17,6 +17,8 @@ class Limits:
         open_transaction_ms: the maximum time for which a transaction may be open; at least its own
             timeout.
         small_segments: the maximum number of a partition's small segments that could be merged.
+        objects_not_home: the maximum number of a stripe's objects that are not at home: each
+            process that opens the stripe reads all of them.
         metadata_files: the maximum number of files that a process reads after the metadata's
             checkpoint.
         patience_ms: the time without an answer after which a check, or the check of one partition,
@@ -30,6 +32,7 @@ class Limits:
     overdue_ms: int = 129_600_000
     open_transaction_ms: int = 900_000
     small_segments: int = 1_000
+    objects_not_home: int = 50_000
     metadata_files: int = 100
     patience_ms: int = 60_000
     findings: int = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -151,6 +152,15 @@ class PartitionLog:
         Partitions of one stripe share the requests at its end, and the puts of their appends.
         """
         return None if self._striped is None else self._striped.stripe
+
+    @property
+    def max_append_bytes(self) -> float:
+        """Maximum size in memory of the records of one append; infinite for a partition log."""
+        if self._striped is None:
+            return math.inf
+        from spark_log.log.stripe import MAX_GROUP_BYTES  # late: few topics have stripes
+
+        return MAX_GROUP_BYTES
 
     @property
     def partition(self) -> int:

@@ -11,6 +11,7 @@ from .arrays import text_scalar as text_scalar
 from .arrays import time_range_us as time_range_us
 from .arrays import times_us_of as times_us_of
 from .arrays import timestamp_array as timestamp_array
+from .arrow_ipc import Block as Block
 from .arrow_ipc import Blocks as Blocks
 from .arrow_template import FileTemplate as FileTemplate
 from .arrow_template import SmallFile as SmallFile

@@ -201,8 +201,14 @@ def plan_version(
                 f"numbered from 0",
                 topic=topic.name,
             )
+    logs = {number: cluster.partition_log(topic, number) for number in sorted(numbers)}
+    for stripe in {log.stripe for log in logs.values()}:
+        if stripe is not None:  # the partitions of a stripe share a poll
+            stripe.reader.poll()
     planner = _Planner(cluster, topic, version, bounds, with_log=with_log)
-    reads = map_requests(cluster.store, planner.partition, sorted(numbers))
+    reads = map_requests(
+        cluster.store, lambda number: planner.partition(number, logs[number]), logs
+    )
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug(
             "%s: reading version %d: %d files, and offsets %s of the log",
@@ -241,10 +247,9 @@ class _Planner:
         self._bounds = bounds
         self._with_log = with_log
 
-    def partition(self, number: int) -> PartitionRead:
+    def partition(self, number: int, log: PartitionLog) -> PartitionRead:
         """Return the read of a partition. Any thread may call this for another partition."""
-        log = self._cluster.partition_log(self._topic, number)
-        view = log.observe()
+        view = log.observe_polled()
         table = self._version.partitions.get(number, PartitionTable())
         both = read_of_both(table, view.log_start_offset)
         end = both.log_start

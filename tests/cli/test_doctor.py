@@ -24,7 +24,7 @@ def ill_root(root):
 
 def test_a_healthy_root(shell, root):
     outcome = shell("doctor", "--probe-storage")
-    assert (outcome.status, outcome.out) == (0, "14 checks done, 3 partitions: healthy.\n")
+    assert (outcome.status, outcome.out) == (0, "15 checks done, 3 partitions: healthy.\n")
     assert outcome.err.splitlines() == [
         "not checked: quorum: the cluster root is a single root",
         "not checked: gateways: no gateway is registered",
@@ -70,7 +70,7 @@ def test_errors_have_status_2_and_come_first(shell, ill_root):
     outcome = shell("doctor")
     assert outcome.status == 2
     assert [line.partition(":")[0] for line in outcome.lines[:-1]] == ["error", "warning"]
-    assert outcome.lines[-1] == "13 checks done, 3 partitions: 1 error, 1 warning."
+    assert outcome.lines[-1] == "14 checks done, 3 partitions: 1 error, 1 warning."
 
 
 def test_commands_name_the_root_that_was_given(shell, ill_root, monkeypatch):

@@ -6,6 +6,7 @@ from spark_log import Admin, NewTopic
 from spark_log.cluster import Cluster
 from spark_log.log import BatchAppend
 from spark_log.log.stripe import StripeEntry
+from spark_log.record import ProducerAppend
 from tests.record.samples import numbered
 
 
@@ -138,3 +139,74 @@ class TestDeleteRecords:
         assert moved.status == 0
         (topic,) = Admin(root).describe_topics([orders])
         assert topic.partitions[2].log_start_offset == 1
+
+
+class TestDumpLog:
+    @pytest.fixture
+    def files(self, root, orders):
+        """The directory of stripe 0: an object at home, its home marker and another object."""
+        cluster = Cluster(root)
+        topic = cluster.topic(orders)
+        cluster.stripe(topic, 0).take_home()
+        cluster.partition_log(topic, 2).append(numbered(1, 2), producer=ProducerAppend(7, 0, 0))
+        return root / topic.directory / "__stripes" / "0"
+
+    def test_an_object_shows_its_entries_with_their_offsets(self, shell, files):
+        outcome = shell("dump-log", files / f"{1:020d}.stripe", "--print-data-log")
+        assert (outcome.status, outcome.err) == (0, "")
+        _, owner, entry, first, second = outcome.lines
+        assert owner.endswith("stripe: 0 object: 1")
+        assert entry.startswith("partition: 2 baseOffset: 1 lastOffset: 2 count: 2 ")
+        assert " producerId: 7 " in entry
+        assert entry.endswith(" isvalid: true")
+        assert [line.split()[2] for line in (first, second)] == ["1", "2"]
+
+    def test_in_json(self, shell, files):
+        document = shell("dump-log", files / f"{0:020d}.stripe", "--json").document
+        assert (document["stripe"], document["number"], document["has_offsets"]) == (0, 0, True)
+        assert [(each["partition"], each["base_offset"]) for each in document["batches"]] == [
+            (0, 0),
+            (2, 0),
+        ]
+        assert document["is_valid"]
+
+    def test_without_the_objects_before_it_offsets_count_from_zero(self, shell, files, tmp_path):
+        copy = tmp_path / f"{1:020d}.stripe"
+        copy.write_bytes((files / copy.name).read_bytes())
+        outcome = shell("dump-log", copy)
+        assert outcome.lines[2].startswith("partition: 2 baseOffset: 0 lastOffset: 1 ")
+        assert "the offsets of each partition are counted from 0" in outcome.err
+        assert outcome.status == 0
+
+    def test_a_home_marker_shows_ends_and_producers(self, shell, root, files):
+        shell("clean", "orders")
+        path = files / f"{2:020d}.home"
+        lines = shell("dump-log", path).lines
+        assert lines[1].endswith("stripe: 0 home marker: 2")
+        assert lines[2:] == [
+            "partition: 0 endOffset: 1",
+            "partition: 2 endOffset: 3",
+            "| producerId: 7 producerEpoch: 0 currentTxnFirstOffset: None lastSequence: 1 "
+            "lastOffset: 2",
+        ]
+        partitions = shell("dump-log", path, "--json").document["partitions"]
+        assert [each["end_offset"] for each in partitions] == [1, 3]
+        (producer,) = partitions[1]["producers"]
+        assert (producer["producer_id"], producer["last_offset"]) == (7, 2)
+
+    def test_a_damaged_entry_is_shown_and_reported(self, shell, files):
+        path = files / f"{1:020d}.stripe"
+        content = path.read_bytes()
+        path.write_bytes(content.replace(b":1", b":9", 1))
+        outcome = shell("dump-log", path)
+        assert outcome.status == 1
+        assert "isvalid: false (checksum is " in outcome.lines[2]
+        assert "the record batch checksum is " in outcome.error
+
+    @pytest.mark.parametrize("name", [f"{1:020d}.stripe", f"{1:020d}.home"])
+    def test_a_file_that_cannot_be_opened_is_one_line(self, shell, files, name):
+        path = files / name
+        path.write_bytes(path.read_bytes()[:-10])
+        outcome = shell("dump-log", path)
+        assert outcome.status == 1
+        assert name in outcome.error

@@ -168,6 +168,7 @@ class TestDescribe:
             "partition_count": 2,
             "replication_factor": 1,
             "configs": {"flush.on.append": "false", "index.interval.bytes": "1"},
+            "stripes": [],
         }
         assert [partition["partition"] for partition in partitions] == [0, 1]
         assert partitions[1] == {

@@ -107,6 +107,7 @@ class TestSound:
             "repaired": 0,
             "partitions": 1,
             "segments": 3,
+            "objects": 0,
             "records": 12,
         }
 

@@ -218,9 +218,9 @@ def test_more_runs_than_are_remembered_lie_in_the_log(small):
             writer._buffers.finish()  # noqa: SLF001
         writers = [next(iter(task._writers.values())) for task in (first, second)]  # noqa: SLF001
         assert all(len(writer._staged) >= 7 for writer in writers)  # noqa: SLF001
-        for ordinal in range(len(writers[0]._staged)):  # noqa: SLF001
+        while all(writer.next_segment is not None for writer in writers):
             for writer in writers:
-                writer._append(writer._staged[ordinal])  # noqa: SLF001
+                writer.settle([writer.log.append_segment(writer.next_segment)])
     (before,) = numbers(small, "small")
     (remembered,) = {
         len(entry.runs) for _, entry in partition_logs(small, "small")[0].producers().entries()

@@ -44,6 +44,7 @@ LOGS = {
     # A cleaner removes what nobody needs at once.
     "file.delete.delay.ms": "0",
 }
+STRIPES = {"stripes": 2, "file.delete.delay.ms": "60000"}
 
 
 class QuorumDisks(Disks):
@@ -108,12 +109,14 @@ def produce_and_consume(disks):
             NewTopic("keyed", topic_configs={"cleanup.policy": "compact", **LOGS}),
             NewTopic("deleted", topic_configs=LOGS),
             NewTopic("dead-letters"),
+            NewTopic("striped", 3, topic_configs={**LOGS, **STRIPES}),
         ]
     )
     with Producer(disks.root, linger_ms=0) as producer:
         for number in range(20):
             producer.send("keyed", b"%d" % number, key=b"%d" % (number % 3)).result(30)
             producer.send("deleted", b"%d" % number).result(30)
+            producer.send("striped", b"%d" % number, partition=number % 3).result(30)
     with Producer(disks.root, transactional_id="copy") as producer:
         producer.init_transactions()
         for offset in (3, 6):

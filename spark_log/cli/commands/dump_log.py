@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -13,11 +13,14 @@ import typer
 from spark_log.cli.format import (
     TIMESTAMP_TYPES,
     BatchDump,
+    EntryDump,
     IndexEntry,
     Output,
     SegmentDump,
+    StripeDump,
     byte_progress,
     headers_text,
+    print_json,
     print_json_stream,
     print_note,
     print_text,
@@ -28,7 +31,9 @@ from spark_log.cli.options import with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
-from spark_log.record import NO_SEQUENCE, BatchHeader, LeaderChange, parse_leader_change
+from spark_log.log.producers import ProducerEntry
+from spark_log.log.stripe import StripeFileName
+from spark_log.record import NO_SEQUENCE, SEQUENCES, BatchHeader, LeaderChange, parse_leader_change
 from spark_log.util import printable
 
 _ROWS_AT_ONCE = 4096
@@ -45,7 +50,8 @@ def dump_log(
             exists=True,
             dir_okay=False,
             readable=True,
-            help="A .log, .parquet, .index, .timeindex or .keyindex file of a partition.",
+            help="A .log, .parquet, .index, .timeindex or .keyindex file of a partition, or a "
+            ".stripe or .home file of a stripe.",
         ),
     ],
     output: Output,
@@ -53,17 +59,28 @@ def dump_log(
         bool, typer.Option("--print-data-log", help="Print the records too.")
     ] = False,
 ) -> None:
-    """Dump a segment or index file and check it.
+    """Dump a segment, an index file or a file of a stripe, and check it.
 
     Shows every batch header and verifies every checksum. A damaged file is dumped as far as it can
-    be read. Then the problem is reported with its position, and the exit status is 1.
+    be read. Then the problem is reported with its position, and the exit status is 1. An object of
+    a stripe has no offsets: they follow from the home marker and the objects before it, in the same
+    directory. If those are missing, the offsets of each partition are counted from 0.
     """
+    of_stripe = StripeFileName.parse(file.name)
+    if of_stripe is not None:
+        dump = StripeDump(file, of_stripe)
+        if of_stripe.is_home:
+            _dump_home(file, dump, output)
+        else:
+            _dump_object(file, dump, output, print_data_log)
+        return
     segment = SegmentName.parse(file.name)
     name = segment or SegmentName.parse_index(file.name)
     if name is None:
         raise typer.BadParameter(
-            f"{file.name!r} is not the name of a segment (….log, ….parquet) or of its index "
-            f"(….index, ….timeindex, ….keyindex), which begins with 20 digits",
+            f"{file.name!r} is not the name of a segment (….log, ….parquet), of its index "
+            f"(….index, ….timeindex, ….keyindex), or of a file of a stripe (….stripe, ….home), "
+            f"which begins with 20 digits",
             param_hint="'FILE'",
         )
     if segment is not None:
@@ -92,7 +109,9 @@ def _dump_segment(file: Path, name: SegmentName, output: Output, with_records: b
             "base_offset": segment.base_offset,
             "size_bytes": segment.size_bytes,
         }
-        documents = (_batch_document(segment, batch, with_records) for batch in batches())
+        documents = (
+            _batch_document(segment.base_offset, batch, with_records) for batch in batches()
+        )
         print_json_stream(
             head, "batches", documents, lambda: {"is_valid": not problems, "problems": problems}
         )
@@ -101,16 +120,112 @@ def _dump_segment(file: Path, name: SegmentName, output: Output, with_records: b
         print_text(f"Topic id: {segment.topic_id} partition: {segment.partition}")
         print_text(f"Log starting offset: {segment.base_offset}")
         for batch in batches():
-            print_text(_batch_line(segment, batch))
+            print_text(_batch_line(segment.base_offset, batch))
             if with_records:
                 _print_records(batch)
-    if problems:
-        first = problems[0]
-        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise CorruptRecordError(
-            f"{file}, position {first['position']}: the record batch {first['problem']}{more}",
-            path=str(file),
+    _raise_first(file, problems)
+
+
+def _dump_object(file: Path, dump: StripeDump, output: Output, with_records: bool) -> None:
+    problems: list[dict[str, object]] = []
+    state = dump.state_before()
+
+    def entries() -> Iterator[EntryDump]:
+        for each in dump.entries(state):
+            if each.batch.problem is not None:
+                problems.append({"position": each.batch.position, "problem": each.batch.problem})
+            yield each
+
+    if output.is_json:
+        head = {
+            "file": str(file),
+            "topic_id": dump.topic_id,
+            "stripe": dump.stripe,
+            "number": dump.name.number,
+            "size_bytes": dump.size_bytes,
+            "has_offsets": state is not None,
+        }
+        documents = (
+            {
+                "partition": each.partition,
+                **_batch_document(each.base_offset, each.batch, with_records),
+            }
+            for each in entries()
         )
+        print_json_stream(
+            head, "batches", documents, lambda: {"is_valid": not problems, "problems": problems}
+        )
+    else:
+        print_text(f"Dumping {file}")
+        print_text(f"Topic id: {dump.topic_id} stripe: {dump.stripe} object: {dump.name.number}")
+        for each in entries():
+            print_text(f"partition: {each.partition} {_batch_line(each.base_offset, each.batch)}")
+            if with_records:
+                _print_records(each.batch)
+    if state is None:
+        print_note(
+            "The objects before it, or a home marker, are not in its directory: the offsets of "
+            "each partition are counted from 0."
+        )
+    _raise_first(file, problems)
+
+
+def _dump_home(file: Path, dump: StripeDump, output: Output) -> None:
+    home = dump.home()
+    if output.is_json:
+        partitions = [
+            {
+                "partition": partition,
+                "end_offset": state.offset,
+                "producers": [
+                    {_snake(key): value for key, value in _producer_fields(*each).items()}
+                    for each in state.entries()
+                ],
+            }
+            for partition, state in home.partitions()
+        ]
+        print_json(
+            {
+                "file": str(file),
+                "topic_id": dump.topic_id,
+                "stripe": dump.stripe,
+                "number": dump.name.number,
+                "size_bytes": dump.size_bytes,
+                "partitions": partitions,
+            }
+        )
+        return
+    print_text(f"Dumping {file}")
+    print_text(f"Topic id: {dump.topic_id} stripe: {dump.stripe} home marker: {dump.name.number}")
+    for partition, state in home.partitions():
+        print_text(f"partition: {partition} endOffset: {state.offset}")
+        for each in state.entries():
+            fields = _producer_fields(*each).items()
+            print_text("| " + " ".join(f"{key}: {value}" for key, value in fields))
+
+
+def _producer_fields(producer_id: int, entry: ProducerEntry) -> dict[str, int | None]:
+    """Return a producer with the names of Kafka's dump of a producer snapshot."""
+    last = entry.runs[-1] if entry.runs else None
+    return {
+        "producerId": producer_id,
+        "producerEpoch": entry.epoch,
+        "currentTxnFirstOffset": entry.first_transaction_offset,
+        "lastSequence": NO_SEQUENCE if last is None else (last.next_sequence - 1) % SEQUENCES,
+        "lastOffset": -1 if last is None else last.end_offset - 1,
+    }
+
+
+def _raise_first(file: Path, problems: Sequence[Mapping[str, object]]) -> None:
+    """Raise the first problem of a file, if it has one."""
+    if not problems:
+        return
+    first = problems[0]
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    raise CorruptRecordError(
+        f"{file}, position {first['position']}: the record batch {first['problem']}{more}",
+        path=str(file),
+    )
 
 
 def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
@@ -138,13 +253,13 @@ def _dump_index(file: Path, name: SegmentName, output: Output) -> None:
         )
 
 
-def _header_fields(segment: SegmentDump, header: BatchHeader) -> dict[str, object]:
+def _header_fields(base_offset: int, header: BatchHeader) -> dict[str, object]:
     """Return a header with the names and in the order of Kafka's ``DumpLogSegments``."""
     has_sequence = header.base_sequence != NO_SEQUENCE
     last_sequence = header.base_sequence + header.record_count - 1 if has_sequence else NO_SEQUENCE
     return {
-        "baseOffset": segment.base_offset + header.base_offset_delta,
-        "lastOffset": segment.base_offset + header.last_offset_delta,
+        "baseOffset": base_offset + header.base_offset_delta,
+        "lastOffset": base_offset + header.last_offset_delta,
         "count": header.record_count,
         "baseSequence": header.base_sequence,
         "lastSequence": last_sequence,
@@ -174,11 +289,11 @@ def _leader_change(batch: BatchDump) -> LeaderChange | None:
     return None
 
 
-def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
+def _batch_line(base_offset: int, batch: BatchDump) -> str:
     header = batch.header
     fields: dict[str, object] = {"position": batch.position}
     if header is not None:
-        fields = _header_fields(segment, header) | fields
+        fields = _header_fields(base_offset, header) | fields
         fields[TIMESTAMP_TYPES[header.timestamp_type]] = header.max_timestamp_us // 1000
     fields["size"] = batch.size_bytes
     if header is not None:
@@ -192,13 +307,11 @@ def _batch_line(segment: SegmentDump, batch: BatchDump) -> str:
     return line if batch.problem is None else f"{line} ({batch.problem})"
 
 
-def _batch_document(
-    segment: SegmentDump, batch: BatchDump, with_records: bool
-) -> dict[str, object]:
+def _batch_document(base_offset: int, batch: BatchDump, with_records: bool) -> dict[str, object]:
     header = batch.header
     document: dict[str, object] = {}
     if header is not None:
-        named = _header_fields(segment, header) | _marker_fields(header)
+        named = _header_fields(base_offset, header) | _marker_fields(header)
         document = {_snake(key): value for key, value in named.items()}
         document |= {
             "timestamp_type": TIMESTAMP_TYPES[header.timestamp_type],

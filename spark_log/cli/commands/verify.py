@@ -51,7 +51,9 @@ def verify(
     """Check logs, and repair derived files.
 
     Checks names of files, the chain of segments, every checksum, indexes, snapshots and leftover
-    files. Each replica of a partition is checked, and compared with the leader's by checksums.
+    files. Each replica of a partition is checked, and compared with the leader's by checksums. Of a
+    topic with stripes the objects and home markers are checked, too, and that the records before a
+    home marker are at home.
     Without names it checks the whole root, and compares the markers in partitions with the
     decisions in the logs of transactional ids. It may run while others write. An error means that
     records are damaged or missing. A warning means that a derived file is damaged, or that a file
@@ -148,6 +150,7 @@ def _totals(verifier: ClusterVerifier, counts: _FindingCounts) -> dict[str, obje
         "repaired": counts.repaired,
         "partitions": verifier.partitions,
         "segments": verifier.segments,
+        "objects": verifier.objects,
         "records": verifier.records,
         "size_bytes": verifier.size_bytes,
     }
@@ -168,8 +171,9 @@ def _summary(verifier: ClusterVerifier, counts: _FindingCounts) -> str:
     ]
     if counts.repaired:
         found.append(f"{counts.repaired:,} repaired")
+    objects = f"{counted(verifier.objects, 'object')}, " if verifier.objects else ""
     return (
         f"Verified {counted(verifier.partitions, 'partition')}: "
-        f"{counted(verifier.segments, 'segment')}, {counted(verifier.records, 'record')}, "
+        f"{counted(verifier.segments, 'segment')}, {objects}{counted(verifier.records, 'record')}, "
         f"{counted(verifier.size_bytes, 'byte')}. {', '.join(found) or 'All sound'}."
     )

@@ -37,6 +37,8 @@ from .record_format import headers_text as headers_text
 from .record_format import record_documents as record_documents
 from .segment_dump import BatchDump as BatchDump
 from .segment_dump import SegmentDump as SegmentDump
+from .stripe_dump import EntryDump as EntryDump
+from .stripe_dump import StripeDump as StripeDump
 from .topic_tables import partition_document as partition_document
 from .topic_tables import print_partitions as print_partitions
 from .topic_tables import print_topic as print_topic

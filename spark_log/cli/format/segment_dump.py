@@ -99,7 +99,7 @@ class SegmentDump:
                 codec = self._reader.compression(ordinal)
                 headers = self._reader.headers(ordinal)
             except CorruptRecordError as error:
-                reason = _reason(error)
+                reason = problem_of(error)
                 yield BatchDump(block.position, size_bytes, codec, None, None, reason)
                 following = None
                 continue
@@ -109,7 +109,7 @@ class SegmentDump:
                 records, wrong = None, problem
                 if rows is not None:
                     part = rows.slice(row, header.record_count)
-                    wrong = _problem(header, part, following)
+                    wrong = batch_problem(header, part, following)
                     records = None if wrong else self._fetched(header, part)
                 yield BatchDump(block.position, size_bytes, codec, header, records, wrong)
                 row += header.record_count
@@ -119,7 +119,7 @@ class SegmentDump:
         try:
             return self._reader.read_batch(ordinal, check_crcs=False)[1], None
         except CorruptRecordError as error:
-            return None, _reason(error)
+            return None, problem_of(error)
 
     def _fetched(self, header: BatchHeader, rows: pa.RecordBatch) -> FetchedRecords:
         if OFFSET_DELTA_FIELD.name in rows.schema.names:
@@ -151,7 +151,7 @@ def _owner(path: Path, name: SegmentName, segment: pa.Buffer) -> tuple[str, int]
         return "", 0
 
 
-def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) -> str | None:
+def batch_problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) -> str | None:
     """Return the fault of a batch; None if it is valid.
 
     Args:
@@ -173,7 +173,7 @@ def _problem(header: BatchHeader, rows: pa.RecordBatch, base_delta: int | None) 
     return None
 
 
-def _reason(error: CorruptRecordError) -> str:
+def problem_of(error: CorruptRecordError) -> str:
     """Return the problem without its place in the file, which the dump shows anyway."""
     message = error.message.removeprefix(f"{error.path}, position {error.position}: ")
     return message.partition(". Restore")[0].removeprefix("the record batch ")

@@ -414,10 +414,10 @@ class OffsetReader:
         return self._end_of(tp, view)
 
     def _polled_end(self, tp: TopicPartition, stripe: Stripe) -> int:
-        first_open = stripe.reader.first_open(tp.partition)
+        end_offset, first_open = stripe.reader.known_end(tp.partition)
         if self.options.reads_committed and first_open is not None:
             return first_open.first_offset
-        return stripe.reader.end_offset(tp.partition)
+        return end_offset
 
     def _end_of(self, tp: TopicPartition, view: LogView) -> int:
         stripe = self.log(tp).stripe
@@ -435,7 +435,7 @@ class OffsetReader:
         """End the transaction that holds a partition up, if it can be; return whether it was."""
         stripe = self.log(tp).stripe
         if stripe is not None:
-            blocking = stripe.reader.first_open(tp.partition)
+            _, blocking = stripe.reader.known_end(tp.partition)
         else:
             blocking = self._transactions[tp].first_open
         if blocking is None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_log.datasource.options import WriteOptions
+from spark_log.datasource.write.append_all import append_all
 from spark_log.datasource.write.columns import given_columns
 from spark_log.datasource.write.commit_message import TaskCommitMessage, WriteResult
 from spark_log.datasource.write.identity import WriteIdentity
@@ -138,7 +139,9 @@ class TaskWriter:
             return TaskCommitMessage(self._append(), self._transaction.joined)
 
     def _append(self) -> dict[TopicPartition, WriteResult]:
-        results = {name: self._writers[name].append() for name in sorted(self._writers)}
+        ordered = sorted(self._writers)
+        append_all(self._writers[name] for name in ordered)
+        results = {name: self._writers[name].result() for name in ordered}
         for writer in self._writers.values():
             writer.catch_up()
         for tp, result in results.items():

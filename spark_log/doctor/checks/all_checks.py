@@ -20,6 +20,7 @@ from spark_log.doctor.checks.quorum import QuorumCheck
 from spark_log.doctor.checks.replicas import ReplicasCheck
 from spark_log.doctor.checks.snapshots import SnapshotsCheck
 from spark_log.doctor.checks.storage import StorageCheck
+from spark_log.doctor.checks.stripes import StripesCheck
 from spark_log.doctor.checks.tables import TablesCheck
 from spark_log.doctor.checks.transactions import TransactionsCheck
 from spark_log.errors import InvalidConfigurationError, nearest
@@ -34,6 +35,7 @@ CHECKS: Final[tuple[type[Check | PartitionCheck], ...]] = (
     GatewaysCheck,
     OffsetsTableCheck,
     TablesCheck,
+    StripesCheck,
     DirectoriesCheck,
     CleaningCheck,
     SnapshotsCheck,

@@ -159,7 +159,7 @@ class EntriesReader(SegmentReader):
 
     def position(self, ordinal: int) -> int:
         """Return the byte position, in the object, of the Arrow batch that has the part."""
-        return self._object.position(self._runs[ordinal])
+        return int(self._object.block(self._runs[ordinal]).position)
 
     def compression(self, ordinal: int) -> str:
         """Return the compression of the Arrow batch that has the part: none, lz4 or zstd."""

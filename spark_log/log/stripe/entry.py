@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from spark_log.log.segment import BatchAppend, ConsecutiveBatches
-from spark_log.record import EndTransactionMarker
+from pyarrow import ipc
+
+from spark_log.log.segment import BatchAppend, ConsecutiveBatches, StagedSegment
+from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, sequence_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,19 @@ class StripeEntry:
         """Approximate size of the records in memory."""
         content = self.content
         return 64 if isinstance(content, EndTransactionMarker) else int(content.records.nbytes)
+
+
+def batches_of(segment: StagedSegment) -> list[BatchAppend]:
+    """Return the batches of a staged segment of records. It is read back, and stays staged."""
+    producer, batches = segment.producer, []
+    with ipc.open_file(segment.load()) as file:
+        for number in range(file.num_record_batches):
+            records = file.get_batch(number).replace_schema_metadata(RECORD_SCHEMA.metadata)
+            batches.append(BatchAppend(records, producer))
+            if producer is not None:
+                sequence = sequence_after(producer.base_sequence, records.num_rows)
+                producer = replace(producer, base_sequence=sequence)
+    return batches
 
 
 def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]) -> list[int]:

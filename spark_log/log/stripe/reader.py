@@ -209,15 +209,17 @@ class StripeReader(LogCache):
             place = None if places is None else places.first
             return self.end_offset(partition) if place is None else place.base_offset
 
-    def first_open(self, partition: int) -> OpenTransaction | None:
-        """Return the transaction at a partition's last stable offset, as far as it is known.
+    def known_end(self, partition: int) -> tuple[int, OpenTransaction | None]:
+        """Return the known log end offset of a partition, and the first transaction open there.
 
-        Returns:
-            None if no transaction is open: all up to `end_offset` is stable.
+        The last stable offset is the first offset of this transaction; without one it is the log
+        end offset.
         """
-        with self._lock:
+        with self._lock:  # a poll moves both
             producers = self._tail.state.producers(partition)
-            return None if producers is None else producers.transactions.first_open
+            if producers is None:
+                return 0, None
+            return producers.offset, producers.transactions.first_open
 
     @property
     def storage_us(self) -> int:

@@ -27,6 +27,7 @@ from spark_log.record import (
     RECORD_SCHEMA,
     STRIPE_KEY,
     BatchHeader,
+    Block,
     EntryDirectory,
     decode_entries,
 )
@@ -122,9 +123,9 @@ class StripeObject:
             for first, behind in pairwise([0, *ends])
         ]
 
-    def position(self, run: range) -> int:
-        """Return the byte position of the Arrow batch that has a run of entries."""
-        return int(self._file.blocks.positions[int(self.directory.ordinals[run.start])])
+    def block(self, run: range) -> Block:
+        """Return the position and size of the Arrow batch that has a run of entries."""
+        return self._file.blocks[int(self.directory.ordinals[run.start])]
 
     def compression(self, run: range) -> str:
         """Return the compression of the Arrow batch that has a run: none, lz4 or zstd."""

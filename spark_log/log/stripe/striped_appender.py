@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
-from pyarrow import ipc
 
 from spark_log.errors import SparkLogError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.segment import BatchAppend, StagedSegment
-from spark_log.log.stripe.entry import StripeEntry
+from spark_log.log.stripe.entry import StripeEntry, batches_of
 from spark_log.log.stripe.stripe import Stripe
-from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, sequence_after
+from spark_log.record import EndTransactionMarker
 
 
 class StripedAppender:
@@ -47,20 +46,15 @@ class StripedAppender:
             UnknownOutcomeError: it is not known whether the batches are in the log.
             SparkLogError: nothing was appended.
         """
-        batches = list(_batches(segment))
-        if expected_end_offset is not None and len(batches) > 1:
-            table = pa.Table.from_batches([each.records for each in batches])
-            (joined,) = table.combine_chunks().to_batches()
-            batches = [BatchAppend(joined, segment.producer)]
+        batches = batches_of(segment)
+        if expected_end_offset is not None:
+            records = pa.concat_batches([each.records for each in batches])
+            batches = [BatchAppend(records, segment.producer)]
         entries = [StripeEntry(self._partition, batch, expected_end_offset) for batch in batches]
-        results = self.stripe.appends.append(entries, compression=segment.compression)
-        infos: list[LogAppendInfo] = []
-        for result in results:
-            if isinstance(result, SparkLogError):
-                raise result
-            assert result is not None
-            infos.append(result)
-        return replace(infos[0], last_offset=infos[-1].last_offset)
+        (result,) = self.stripe.append_entries([entries], compression=segment.compression)
+        if isinstance(result, SparkLogError):
+            raise result
+        return replace(result[0], last_offset=result[-1].last_offset)
 
     def append_batches(
         self, batches: Sequence[BatchAppend], compression: str
@@ -117,15 +111,3 @@ class StripedAppender:
                 return
             self.stripe.take_home()
             reader.look_for_home()
-
-
-def _batches(segment: StagedSegment) -> Iterator[BatchAppend]:
-    """Yield the batches of a staged segment."""
-    producer = segment.producer
-    with ipc.open_file(segment.load()) as file:
-        for number in range(file.num_record_batches):
-            records = file.get_batch(number).replace_schema_metadata(RECORD_SCHEMA.metadata)
-            yield BatchAppend(records, producer)
-            if producer is not None:
-                sequence = sequence_after(producer.base_sequence, records.num_rows)
-                producer = replace(producer, base_sequence=sequence)

@@ -45,6 +45,11 @@ class LogFindingKind(StrEnum):
     UNREADABLE = "unreadable"
     WRONG_LEADER_EPOCH = "wrong-leader-epoch"
     DIFFERENT_REPLICA = "different-replica"
+    DAMAGED_OBJECT = "damaged-object"
+    MISSING_OBJECT = "missing-object"
+    SPENT_OBJECT = "spent-object"
+    DAMAGED_HOME = "damaged-home"
+    WRONG_HOME = "wrong-home"
 
 
 _REMEDIES: Final = {
@@ -54,6 +59,7 @@ _REMEDIES: Final = {
     LogFindingKind.WRONG_SNAPSHOT: "rebuilt",
     LogFindingKind.SPENT_SEGMENT: "removed",
     LogFindingKind.SPENT_START: "removed",
+    LogFindingKind.SPENT_OBJECT: "removed",
     LogFindingKind.ORPHANED_FILE: "removed",
     LogFindingKind.UNFINISHED_WRITE: "removed",
 }
