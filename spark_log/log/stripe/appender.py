@@ -16,6 +16,7 @@ import numpy as np
 
 from spark_log.errors import (
     AlreadyExistsError,
+    LogEndOffsetMismatchError,
     SparkLogError,
     StorageError,
     UnknownOutcomeError,
@@ -46,6 +47,13 @@ _MAX_LOST_ANSWERS: Final = 10
 AppendResult = LogAppendInfo | SparkLogError | None
 """The result of an entry: its offsets, the error that refused it or left it unknown, or None for a
 transaction marker that the partition has already."""
+
+
+def may_be_short(decision: int | SparkLogError) -> bool:
+    """Return whether a decision may only mean that the state lacks what others have appended."""
+    if isinstance(decision, LogEndOffsetMismatchError):
+        return decision.expected > decision.actual
+    return isinstance(decision, OFTEN_SHORT_OF)
 
 
 class StripeAppender:
@@ -134,8 +142,7 @@ class StripeAppender:
             decided = {index: each for index, each in decisions.items() if each is not None}
             if not decided:
                 break
-            is_short = any(isinstance(each, OFTEN_SHORT_OF) for each in decided.values())
-            if is_short and not is_listed:
+            if not is_listed and any(map(may_be_short, decided.values())):
                 # Other processes may have appended the entries that these follow.
                 self._tail.doubt()
                 self._refresh(append)
