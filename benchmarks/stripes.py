@@ -9,7 +9,7 @@ files, for each entry.
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from statistics import median
 
@@ -19,10 +19,11 @@ from benchmarks.log_report import Figure, Report, parser, run
 from spark_log.config import TopicConfig
 from spark_log.log import BatchAppend, LocalLog, PartitionDirectory
 from spark_log.log.stripe import (
+    Stripe,
     StripeAppender,
     StripeDirectory,
+    StripedLog,
     StripeEntry,
-    StripeReader,
     stripe_path,
     take_home,
 )
@@ -42,7 +43,9 @@ class Topic:
     Attributes:
         store: the files.
         stripe: the stripe's directory.
+        shared: the stripe as a process uses it.
         alone: the logs.
+        striped: the logs of the stripe's partitions.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -55,11 +58,16 @@ class Topic:
         self.stripe = StripeDirectory(
             self.store, stripe_path(TOPIC, 0), topic_id=TOPIC_ID, stripe=0, config=CONFIG
         )
-        self.alone = [self._open("alone", each) for each in range(partitions)]
+        self.shared = Stripe(self.stripe, self.directory)
+        self.alone = [self._open(LocalLog, "alone", each) for each in range(partitions)]
+        self.striped = [
+            self._open(partial(StripedLog, self.shared), "flights", each)
+            for each in range(partitions)
+        ]
 
     def home(self, partition: int) -> LocalLog:
         """Return the log of a partition's records at home."""
-        return self._open("flights", partition)
+        return self._open(LocalLog, "flights", partition)
 
     def directory(self, partition: int) -> PartitionDirectory:
         """Return the directory of a partition's records at home."""
@@ -75,9 +83,9 @@ class Topic:
         for log in self.alone:
             log.append(batch.records, producer=batch.producer)
 
-    def _open(self, name: str, partition: int) -> LocalLog:
+    def _open(self, open_log: Callable[..., LocalLog], name: str, partition: int) -> LocalLog:
         directory = f"{TOPIC}/{name}-{partition}"
-        return LocalLog(
+        return open_log(
             self.store, directory, topic_id=TOPIC_ID, partition=partition, config=CONFIG
         )
 
@@ -94,10 +102,10 @@ def batch_of(number: int) -> BatchAppend:
     return BatchAppend(records, ProducerAppend(7, 0, number))
 
 
-def read_all(reader: StripeReader, partitions: int, offset: int) -> None:
+def read_all(logs: Sequence[LocalLog], offset: int) -> None:
     """Read one record of each partition."""
-    for partition in range(partitions):
-        reader.read(partition, offset)
+    for log in logs:
+        log.read(offset, 1)
 
 
 def figures() -> Iterator[Figure]:
@@ -105,8 +113,9 @@ def figures() -> Iterator[Figure]:
     for partitions in PARTITIONS:
         topic = Topic(partitions)
         appender = StripeAppender(topic.stripe)
-        reader = StripeReader(topic.stripe, topic.home)
-        reader.poll()
+        reader = topic.shared.reader
+        for log in topic.striped:
+            log.read(0)
         times: dict[str, list[float]] = {}
         for number in range(TRIES):
             batch = batch_of(number)
@@ -115,7 +124,7 @@ def figures() -> Iterator[Figure]:
                 "append, a segment each": partial(topic.append_each, batch),
                 "append, one object": partial(appender.append, entries),
                 "take in an object": reader.poll,
-                "read it": partial(read_all, reader, partitions, number),
+                "read it": partial(read_all, topic.striped, number),
                 "take it home": partial(take_home, topic.stripe, topic.directory),
             }
             for name, step in steps.items():

@@ -104,6 +104,11 @@ class ProducerState:
                 entry = replace(entry, first_transaction_offset=each.first_offset)
                 self._entries[each.producer_id] = entry
 
+    @property
+    def count(self) -> int:
+        """Number of producers."""
+        return len(self._entries)
+
     def entries(self) -> Iterator[tuple[int, ProducerEntry]]:
         """Yield each producer id and its state, in the order of ids."""
         yield from sorted(self._entries.items())

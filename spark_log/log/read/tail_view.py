@@ -74,6 +74,7 @@ class TailView:
         self._opener = directory.opener(view.log_end_offset, last)
         self._opened: tuple[SegmentName, SegmentReader] | None = None
         self._found = 0
+        self._is_short = False
 
     @property
     def size_bytes(self) -> int:
@@ -85,7 +86,9 @@ class TailView:
     @property
     def is_valid(self) -> bool:
         """Whether the listing is still valid."""
-        return is_listing_valid(self._directory.clock, self.observed_ms, self._valid_ms)
+        return not self._is_short and is_listing_valid(
+            self._directory.clock, self.observed_ms, self._valid_ms
+        )
 
     def holds(self, offset: int) -> bool:
         """Return whether ``offset`` lies in a segment that was kept, or is the log end offset."""
@@ -159,7 +162,8 @@ class TailView:
         try:
             self._directory.open(SegmentName(offset))
         except NotFoundError:
-            return self.is_valid  # the listing may have expired during the request
+            # The listing may have expired during the request.
+            return self.is_valid and self._directory.reached_offset <= offset
         return False
 
     def end_after(self, offset: int) -> tuple[LogEnd, int]:
@@ -180,6 +184,8 @@ class TailView:
             end_offset = reader.end_offset  # may read the last batch
         except NotFoundError:
             self._found = 0
+            # Records behind this end are known, and have another name: they are in a stripe's home.
+            self._is_short = self._directory.reached_offset > self.log_end_offset
             return None
         if not self.is_valid:
             return None  # the name may have been used before: this may be a put delivered late

@@ -16,6 +16,7 @@ import numpy as np
 
 from spark_log.errors import (
     AlreadyExistsError,
+    LogEndOffsetMismatchError,
     SparkLogError,
     StorageError,
     UnknownOutcomeError,
@@ -48,6 +49,13 @@ AppendResult = LogAppendInfo | SparkLogError | None
 transaction marker that the partition has already."""
 
 
+def may_be_short(decision: int | SparkLogError) -> bool:
+    """Return whether a decision may only mean that the state lacks what others have appended."""
+    if isinstance(decision, LogEndOffsetMismatchError):
+        return decision.expected > decision.actual
+    return isinstance(decision, OFTEN_SHORT_OF)
+
+
 class StripeAppender:
     """Appends batches and markers of many partitions to one stripe, for one thread.
 
@@ -66,6 +74,11 @@ class StripeAppender:
         self._tail = self.tail_class(directory, self.on_object)
         self._is_contended = False
         self._append: _Append | None = None
+
+    @property
+    def observed_ms(self) -> float:
+        """Monotonic time at which the next number was last known to be unused."""
+        return self._tail.observed_ms
 
     def append(
         self, entries: Sequence[StripeEntry], *, compression: str = "none"
@@ -129,8 +142,7 @@ class StripeAppender:
             decided = {index: each for index, each in decisions.items() if each is not None}
             if not decided:
                 break
-            is_short = any(isinstance(each, OFTEN_SHORT_OF) for each in decided.values())
-            if is_short and not is_listed:
+            if not is_listed and any(map(may_be_short, decided.values())):
                 # Other processes may have appended the entries that these follow.
                 self._tail.doubt()
                 self._refresh(append)

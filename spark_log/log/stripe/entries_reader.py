@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
+from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment import IsAborted, LogBatch, SegmentReader, cut_batches
 from spark_log.log.stripe.stripe_object import StripeObject
@@ -29,14 +30,28 @@ class EntriesReader(SegmentReader):
         path: the object's path, relative to the store's root.
     """
 
-    def __init__(self, found: StripeObject, entries: range, base_offset: int) -> None:
+    def __init__(
+        self,
+        found: StripeObject,
+        entries: range,
+        base_offset: int,
+        *,
+        size_bytes: int,
+        check_not_freed: Callable[[int], None],
+    ) -> None:
         """Read nothing yet.
 
         Args:
             found: the object.
             entries: numbers of the entries, all of one partition.
             base_offset: the first record's offset.
+            size_bytes: approximate size of these entries, as a listing shows it.
+            check_not_freed: function that is called with the object's number when its file is
+                damaged. It raises a `NotFoundError` if the number was freed: another file may have
+                it now.
         """
+        self._entries_bytes = size_bytes
+        self._check_not_freed = check_not_freed
         self.path = found.path
         self.small = None
         self._name = SegmentName(base_offset)
@@ -98,8 +113,8 @@ class EntriesReader(SegmentReader):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the object, which other partitions share."""
-        return self._object.size_bytes
+        """Approximate size of the entries: a part of the object, which other partitions share."""
+        return self._entries_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -160,8 +175,7 @@ class EntriesReader(SegmentReader):
         Raises:
             CorruptRecordError: the batch is damaged; has file and position.
         """
-        ((_, records),) = self._object.read(self._runs[ordinal], check_crcs=check_crcs)
-        return self.headers(ordinal), records
+        return self.headers(ordinal), self._read(self._runs[ordinal], check_crcs=check_crcs)
 
     def read_keys(self, ordinal: int) -> tuple[tuple[BatchHeader, ...], pa.Array]:
         """Return headers and keys of the ``ordinal``-th part, control records included."""
@@ -193,7 +207,7 @@ class EntriesReader(SegmentReader):
             first_offset = self.base_offset + headers[0].base_offset_delta
             if end_offset is not None and first_offset >= end_offset:
                 return
-            ((_, records),) = self._object.read(run, check_crcs=check_crcs)
+            records = self._read(run, check_crcs=check_crcs)
             if columns is not None:
                 records = records.select(list(columns))
             yield from self._cut(ordinal, headers, records, start_offset, end_offset, is_aborted)
@@ -228,6 +242,15 @@ class EntriesReader(SegmentReader):
 
     def forget(self) -> None:
         """Do nothing: the object is shared by the readers of all partitions."""
+
+    def _read(self, run: range, *, check_crcs: bool) -> pa.RecordBatch:
+        try:
+            ((_, records),) = self._object.read(run, check_crcs=check_crcs)
+        except CorruptRecordError:
+            if not self.is_in_memory:
+                self._check_not_freed(self._object.number)
+            raise
+        return records
 
     def _cut(
         self,

@@ -6,13 +6,18 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError
+from spark_log.errors import (
+    CorruptRecordError,
+    LogTruncatedError,
+    NotFoundError,
+    SparkLogError,
+)
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.producers import OpenTransaction, ProducerState
 from spark_log.log.stripe.directory import StripeDirectory
@@ -33,6 +38,7 @@ class Place(NamedTuple):
 
     Attributes:
         base_offset: the first record's offset.
+        end_offset: the offset after the last record.
         number: number of the object.
         first_entry: number of the first entry.
         end_entry: number of the entry after the last.
@@ -40,6 +46,7 @@ class Place(NamedTuple):
     """
 
     base_offset: int
+    end_offset: int
     number: int
     first_entry: int
     end_entry: int
@@ -47,7 +54,7 @@ class Place(NamedTuple):
 
 
 class _Places:
-    """The places of one partition's entries, in 40 bytes each."""
+    """The places of one partition's entries, in 48 bytes each."""
 
     def __init__(self) -> None:
         self._columns = tuple(array("q") for _ in Place._fields)
@@ -62,7 +69,7 @@ class _Places:
 
     def forget_before(self, number: int) -> None:
         """Forget the places in objects below a number."""
-        count = bisect_left(self._columns[1], number)
+        count = bisect_left(self._columns[2], number)
         if count:
             for column in self._columns:
                 del column[:count]
@@ -85,6 +92,21 @@ class _Places:
         return [Place(*each) for each in zip(*self._columns, strict=True)]
 
 
+class _Opening:
+    """An object that one thread opens for others, too.
+
+    Attributes:
+        lock: held until the object is open.
+        found: the object; None if it could not be opened, or the thread was interrupted.
+        error: the reason why it could not be opened.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self.lock = lock
+        self.found: StripeObject | None = None
+        self.error: SparkLogError | None = None
+
+
 class StripeReader(LogCache):
     """Reads the directories of a stripe's objects, for all threads and partitions of a process.
 
@@ -98,18 +120,23 @@ class StripeReader(LogCache):
     tail_class: ClassVar[type[StripeTail]] = StripeTail
     """The class that keeps the stripe's end. A subclass may have another one."""
 
+    lock_class: ClassVar[Callable[[], threading.Lock]] = threading.Lock
+    """The class of the locks that are held during requests."""
+
     def __init__(self, directory: StripeDirectory) -> None:
         """Access no storage yet."""
         self.directory = directory
-        self._lock = threading.RLock()
-        self._tail = self.tail_class(directory, self.on_object)
+        self._turn = type(self).lock_class()  # who has it moves the tail, and sends its requests
+        self._lock = threading.RLock()  # of what is known; no request is sent while it is held
+        self._tail = self.tail_class(directory, self.on_object, lock=self._lock)
         self._polls_begun = self._polled = 0
+        self._failed: tuple[int, SparkLogError] | None = None
         self._home_checked_at = 0
         self._kept_from = 0
         self._places: dict[int, _Places] = {}
         self._append_ids: dict[int, str] = {}
         self._objects: OrderedDict[int, StripeObject] = OrderedDict()
-        self._opening: dict[int, Future[StripeObject]] = {}
+        self._opening: dict[int, _Opening] = {}
         self._home: StripeState | None = None
         self._share = LOG_CACHES.share(self)
 
@@ -131,19 +158,30 @@ class StripeReader(LogCache):
             StorageError: the storage does not answer.
         """
         asked = self._polls_begun
-        with self._lock:
+        with self._turn:
             if self._polled > asked:
                 return  # another thread began one after this call, and it is over
+            if self._failed is not None and self._failed[0] > asked:
+                raise copy(self._failed[1])
             begun = self._polls_begun = self._polls_begun + 1
-            tail = self._tail
-            tail.refresh()
-            self._forget_before(tail.taken_from)
-            behind = tail.state.next_number - max(tail.home_number, self._home_checked_at)
-            if behind >= OBJECTS_PER_LISTING:
-                self._home_checked_at = tail.state.next_number
-                self._advance_home()
+            try:
+                self._poll()
+            except SparkLogError as error:
+                self._failed = begun, copy(error)
+                raise
+            self._failed = None
             self._polled = begun
+
+    def _poll(self) -> None:
+        tail = self._tail
+        tail.refresh()
+        with self._lock:
+            self._forget_replaced()
             self._hold()
+        behind = tail.state.next_number - max(tail.home_number, self._home_checked_at)
+        if behind >= OBJECTS_PER_LISTING:
+            self._home_checked_at = tail.state.next_number
+            self._advance_home()
 
     def reach(self, partition: int, end_offset: int = 0) -> None:
         """Know the log of a partition up to an offset: poll, unless it is known already.
@@ -161,12 +199,13 @@ class StripeReader(LogCache):
 
     def end_offset(self, partition: int) -> int:
         """Return the known log end offset of a partition."""
-        return self._tail.state.end_offset(partition)
+        with self._lock:
+            return self._tail.state.end_offset(partition)
 
     def home_end(self, partition: int) -> int:
         """Return the offset before which the known records of a partition are at home."""
         with self._lock:
-            places = self._places.get(partition)
+            places = self._known_places(partition)
             place = None if places is None else places.first
             return self.end_offset(partition) if place is None else place.base_offset
 
@@ -194,8 +233,22 @@ class StripeReader(LogCache):
         them.
         """
         with self._lock:
-            places = self._places.get(partition)
+            places = self._known_places(partition)
             return [] if places is None else places.all(), self.end_offset(partition)
+
+    def place(self, partition: int, base_offset: int) -> Place | None:
+        """Return the known place of the entries of a partition that begin at an offset.
+
+        Returns:
+            The place; None if none is known: the log ends before it, or its records are at home.
+        """
+        with self._lock:
+            places = self._known_places(partition)
+            return None if places is None else places.at(base_offset)
+
+    def _known_places(self, partition: int) -> _Places | None:
+        self._forget_replaced()
+        return self._places.get(partition)
 
     def look_for_home(self, *, is_recent_enough: bool = False) -> None:
         """Learn the newest home marker, by a listing.
@@ -206,7 +259,7 @@ class StripeReader(LogCache):
         Raises:
             StorageError: the storage does not answer.
         """
-        with self._lock:
+        with self._turn:
             self._advance_home(is_recent_enough=is_recent_enough)
 
     def home_producers(self, partition: int) -> ProducerState | None:
@@ -221,15 +274,26 @@ class StripeReader(LogCache):
             CorruptRecordError: the marker is damaged.
             StorageError: the storage does not answer.
         """
-        with self._lock:
+        with self._turn:
             while number := self._tail.home_number:
                 home = self._home
                 if home is not None and home.next_number == number:
                     return home.producers(partition)
                 try:
-                    self._home = self.directory.read_home(number)
-                except NotFoundError:  # freed since, below a newer marker
-                    self._advance_home()
+                    found = self._home = self.directory.read_home(number)
+                except NotFoundError as error:
+                    self._advance_home()  # freed since, below a newer marker
+                    if self._tail.home_number == number:
+                        path = self.directory.file_path(number, is_home=True)
+                        raise CorruptRecordError(
+                            f"{path} is missing, but no home marker is above it. Restore it from a "
+                            f"copy",
+                            path=path,
+                        ) from error
+                else:
+                    with self._lock:
+                        self._hold()
+                    return found.producers(partition)
             return None
 
     # --- objects ----------------------------------------------------------------------------------
@@ -251,17 +315,22 @@ class StripeReader(LogCache):
         if base_offset >= self.end_offset(partition):
             self.poll()
         with self._lock:
-            places = self._places.get(partition)
-            place = None if places is None else places.at(base_offset)
+            place = self.place(partition, base_offset)
             append_id = "" if place is None else self._append_ids[place.number]
         if place is None:
             path = self.directory.path
             raise NotFoundError(
                 f"{path}: partition {partition} has no entries that begin at {base_offset}",
-                path=path,
+                path=f"{path}/{partition}/{base_offset}",
             )
         found = self.open_object(place.number, append_id)
-        return EntriesReader(found, range(place.first_entry, place.end_entry), base_offset)
+        return EntriesReader(
+            found,
+            range(place.first_entry, place.end_entry),
+            base_offset,
+            size_bytes=place.size_bytes,
+            check_not_freed=self.check_not_freed,
+        )
 
     def open_object(self, number: int, append_id: str) -> StripeObject:
         """Return an object that was taken in before, opened again if it has to be.
@@ -278,27 +347,40 @@ class StripeReader(LogCache):
             CorruptRecordError: it is damaged or missing.
             StorageError: the storage does not answer.
         """
-        with self._lock:
-            found = self._objects.get(number)
-            if found is not None:
-                self._objects.move_to_end(number)
-                return found
-            opening = self._opening.get(number)
-            is_mine = opening is None
+        while True:
+            with self._lock:
+                found = self._objects.get(number)
+                if found is not None:
+                    self._objects.move_to_end(number)
+                    return found
+                opening = self._opening.get(number)
+                if opening is None:
+                    mine = self._opening[number] = _Opening(type(self).lock_class())
+                    mine.lock.acquire()
             if opening is None:
-                opening = self._opening[number] = Future()
-        if is_mine:
-            try:
-                opening.set_result(self._open_again(number, append_id))
-            except BaseException as error:
-                opening.set_exception(error)
-            finally:
-                with self._lock:
-                    del self._opening[number]
-        return opening.result()
+                return self._open_for_all(mine, number, append_id)
+            with opening.lock:
+                pass  # until it is open
+            if opening.found is not None:
+                return opening.found
+            if opening.error is not None:
+                raise copy(opening.error)
 
-    def _open_again(self, number: int, append_id: str) -> StripeObject:
-        path = self.directory.file_path(number)
+    def _open_for_all(self, opening: _Opening, number: int, append_id: str) -> StripeObject:
+        """Open an object that other threads may wait for."""
+        try:
+            opening.found = self.open_again(number, append_id)
+        except SparkLogError as error:
+            opening.error = copy(error)
+            raise
+        finally:
+            with self._lock:
+                del self._opening[number]
+            opening.lock.release()
+        return opening.found
+
+    def open_again(self, number: int, append_id: str) -> StripeObject:
+        """Open an object that was taken in before. The arguments are those of `open_object`."""
         damage: CorruptRecordError | None = None
         try:
             found = self.directory.open(number)
@@ -309,10 +391,28 @@ class StripeReader(LogCache):
                 self._keep(found)
                 self._hold()
             return found
-        with self._lock:
+        self.check_not_freed(number)
+        path = self.directory.file_path(number)
+        raise damage or CorruptRecordError(
+            f"{path} is missing, but no home marker is above it. Restore it from a copy", path=path
+        )
+
+    def check_not_freed(self, number: int) -> None:
+        """Check, by a listing, that an object that is damaged or missing was not freed.
+
+        Args:
+            number: the object's number. Another file may have it if it was freed.
+
+        Raises:
+            NotFoundError: a home marker is above the number: its records are at home.
+            LogTruncatedError: the stripe has no files any more.
+            StorageError: the storage does not answer.
+        """
+        path = self.directory.file_path(number)
+        with self._turn:
             self._advance_home()
             if self._tail.home_number > number:
-                raise NotFoundError(f"{path} was freed", path=path) from damage
+                raise NotFoundError(f"{path} was freed", path=path)
             if self._tail.is_gone:
                 end_offset = self._tail.state.next_number
                 raise LogTruncatedError(
@@ -321,15 +421,12 @@ class StripeReader(LogCache):
                     f"from a copy",
                     path=path,
                 )
-        raise damage or CorruptRecordError(
-            f"{path} is missing, but no home marker is above it. Restore it from a copy", path=path
-        )
 
     # --- what is known ----------------------------------------------------------------------------
 
     def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
         """Keep the places of an object's entries, and the object itself."""
-        self._forget_before(self._tail.taken_from)  # a home marker may be in the place of objects
+        self._forget_replaced()
         headers = found.directory.headers
         bytes_per_row = found.size_bytes / (headers[-1].last_offset_delta + 1)
         for partition, entries in found.directory.groups():
@@ -340,13 +437,28 @@ class StripeReader(LogCache):
             rows = last.last_offset_delta + 1 - first.base_offset_delta
             base_offset = int(offsets[entries.start])
             size_bytes = round(bytes_per_row * rows)
-            places.add(Place(base_offset, found.number, entries.start, entries.stop, size_bytes))
+            places.add(
+                Place(
+                    base_offset,
+                    base_offset + rows,
+                    found.number,
+                    entries.start,
+                    entries.stop,
+                    size_bytes,
+                )
+            )
         self._append_ids[found.number] = found.append_id
         self._keep(found)
 
     def _advance_home(self, *, is_recent_enough: bool = False) -> None:
         self._tail.advance_home(is_recent_enough=is_recent_enough)
-        self._forget_before(max(self._tail.home_number, self._tail.taken_from))
+        with self._lock:
+            self._forget_replaced()
+            self._forget_before(self._tail.home_number)
+
+    def _forget_replaced(self) -> None:
+        """Forget the places of objects in whose place the tail has taken a home marker."""
+        self._forget_before(self._tail.taken_from)
 
     def _forget_before(self, number: int) -> None:
         """Forget the places in objects below a number: their records are at home."""
@@ -364,8 +476,13 @@ class StripeReader(LogCache):
         objects = self._objects
         objects[found.number] = found
         objects.move_to_end(found.number)
-        while len(objects) > MAX_OPEN_OBJECTS:
-            objects.popitem(last=False)
+        held_bytes = sum(each.memory_bytes for each in objects.values())
+        while len(objects) > 1 and (
+            len(objects) > MAX_OPEN_OBJECTS or not self._share.fits(2 * held_bytes)
+        ):
+            held_bytes -= objects.popitem(last=False)[1].memory_bytes
 
     def _hold(self) -> None:
-        self._share.hold(sum(each.memory_bytes for each in self._objects.values()))
+        """Report the memory of the open objects, and of the home marker's state, to the budget."""
+        home_bytes = 0 if self._home is None else self._home.memory_bytes
+        self._share.hold(home_bytes + sum(each.memory_bytes for each in self._objects.values()))

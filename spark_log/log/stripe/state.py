@@ -17,6 +17,12 @@ from spark_log.record import EntryDirectory
 UNKNOWN_OFFSET: Final = -1
 """The place of a transaction marker that a partition has: its state does not tell the offset."""
 
+_PARTITION_BYTES: Final = 1_000
+"""Approximate memory of the state of a partition without producers."""
+
+_PRODUCER_BYTES: Final = 1_200
+"""Approximate memory of the state of one producer with five runs."""
+
 
 class StripeState:
     """The state after the objects before `next_number`. Every process derives the same one.
@@ -61,6 +67,12 @@ class StripeState:
     def producers(self, partition: int) -> ProducerState | None:
         """Return the producers of a partition; None if it has had no entries."""
         return self._partitions.get(partition)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Approximate memory of the state."""
+        states = self._partitions.values()
+        return sum(_PARTITION_BYTES + each.count * _PRODUCER_BYTES for each in states)
 
     def take(self, directory: EntryDirectory) -> np.ndarray:
         """Take in the next object. Aborted transactions are not listed: readers of records do it.

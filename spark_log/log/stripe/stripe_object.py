@@ -163,7 +163,10 @@ class StripeObject:
             yield headers[run.start : run.stop], records.slice(start, count)
 
     def _decode(self, ordinal: int, entries: range, *, check_crcs: bool) -> pa.RecordBatch:
-        """Return the rows of an Arrow batch, which has these entries."""
+        """Return the rows of an Arrow batch, which has these entries.
+
+        They are kept if entries of several partitions share it: then it is small.
+        """
         decoded = self._decoded
         if decoded is not None and decoded[0] == ordinal and decoded[1] >= check_crcs:
             return decoded[2]
@@ -173,7 +176,9 @@ class StripeObject:
         expected = self.directory.headers[entries.start : entries.stop]
         if self._batches.headers(ordinal).headers != expected:
             raise self._batches.corrupt("its headers are not those of the directory", ordinal)
-        self._decoded = ordinal, check_crcs, records
+        partitions = self.directory.partitions
+        if partitions[entries.start] != partitions[entries.stop - 1]:
+            self._decoded = ordinal, check_crcs, records
         return records
 
     def _read_directory(self) -> EntryDirectory:

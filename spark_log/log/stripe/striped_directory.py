@@ -7,9 +7,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from spark_log.errors import NotFoundError
 from spark_log.log.directory import LogView, PartitionDirectory
 from spark_log.log.files import LiveLog, LiveSegment, SegmentName
 from spark_log.log.segment import SegmentReader
+from spark_log.log.stripe.entries_reader import EntriesReader
 from spark_log.log.stripe.reader import Place, StripeReader
 from spark_log.storage import FileInfo
 
@@ -36,10 +38,10 @@ class StripedDirectory(PartitionDirectory):
             stripe: what the process has read of the stripe.
             how: further arguments of `PartitionDirectory`.
         """
+        how["existence_marker"] = None  # the stripe has one, and tells the end
         super().__init__(*where, **how)
         self.stripe = stripe
         self.at_home = PartitionDirectory(*where, **how)
-        self._listed_end = 0
 
     def check_not_removed(self) -> None:
         """Check nothing: before its first records are at home, the partition has no directory."""
@@ -109,8 +111,8 @@ class StripedDirectory(PartitionDirectory):
 
     def _list_entries(self) -> list[FileInfo]:
         """Return a file for the partition's entries in each object, as a listing would show it."""
-        places, self._listed_end = self.stripe.places(self.partition)
-        self.on_log_end(self._listed_end)
+        places, end_offset = self.stripe.places(self.partition)
+        self.on_log_end(end_offset)
         return [self._entries(place) for place in places]
 
     def _entries(self, place: Place) -> FileInfo:
@@ -124,8 +126,17 @@ class StripedDirectory(PartitionDirectory):
     ) -> tuple[int, int | None, SegmentReader | None]:
         """Return the log end offset, its leader epoch, and None: the stripe tells the end."""
         if live.segments and live.segments[-1].end_offset is None:
-            return self._listed_end, 0, None
+            name = live.segments[-1].name
+            place = self.stripe.place(self.partition, name.base_offset)
+            if place is None:
+                raise self._gone(self.file_path(name.file_name))  # it is at home: list again
+            return place.end_offset, 0, None
         return super().read_end(live, observed_ms)
+
+    def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
+        """Check nothing of entries: their headers were compared with the object's directory."""
+        if not isinstance(reader, EntriesReader):
+            super().check_unchanged(reader, observed_ms)
 
     def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
         """Open a segment at home, or the entries that begin at an offset.
@@ -139,6 +150,11 @@ class StripedDirectory(PartitionDirectory):
                 ends there, or they are at home.
             CorruptRecordError: the segment or the object is damaged.
         """
-        if name.last_offset is None:
+        if name.last_offset is not None:
+            return super().open(name, size_bytes)
+        try:
             return self.stripe.open(self.partition, name.base_offset)
-        return super().open(name, size_bytes)
+        except NotFoundError:
+            # Where the end is further on, the records are at home: a view that ends here is short.
+            self.on_log_end(self.stripe.end_offset(self.partition))
+            raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import numpy as np
@@ -46,13 +47,17 @@ class StripeTail:
         self,
         directory: StripeDirectory,
         on_object: OnObject = lambda found, offsets: None,
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
         """Know nothing yet.
 
         Args:
             directory: the stripe's directory.
             on_object: function that is called for each object that is taken in.
+            lock: held while the state changes, and ``on_object`` runs; no request is sent
+                meanwhile. None if one thread uses all of this.
         """
+        self._lock = nullcontext() if lock is None else lock
         self.state = StripeState()
         self.home_number = 0
         self.taken_from = 0
@@ -118,8 +123,8 @@ class StripeTail:
                 self.observed_ms = max(self.observed_ms, asked_ms)
                 return False
         taken = self._ahead.popleft()
-        offsets = self.state.take(taken.directory)
-        self._on_object(taken, offsets)
+        with self._lock:
+            self._on_object(taken, self.state.take(taken.directory))
         return True
 
     def on_own_object(self, directory: EntryDirectory, asked_ms: float) -> np.ndarray:
@@ -162,7 +167,8 @@ class StripeTail:
             except NotFoundError:
                 continue  # freed since, below a newer marker
             self.storage_us = max(self.storage_us, listing.newest_us)
-            self.state.on_listed(listing.newest_us, directory.config.producer_id_expiration_ms)
+            with self._lock:
+                self.state.on_listed(listing.newest_us, directory.config.producer_id_expiration_ms)
             self._listed_home, self._listed_end = number, listing.end_number
             if not directory.is_outdated(asked_ms):
                 self.listed_ms = asked_ms
@@ -191,8 +197,10 @@ class StripeTail:
 
     def begin_at(self, number: int) -> None:
         """Take the state from a home marker, in the place of the known one."""
-        self.state = self._directory.read_home(number)
-        self.home_number = self.taken_from = number
+        state = self._directory.read_home(number)
+        with self._lock:
+            self.state = state
+            self.home_number = self.taken_from = number
         self._ahead.clear()
 
     def _open_from(self, number: int) -> list[StripeObject]:

@@ -1,15 +1,17 @@
 """Helpers for tests of stripes: entries, handles as processes have them, values that are read."""
 
+from functools import partial
+
 from spark_log.config import TopicConfig
 from spark_log.log import BatchAppend, LocalLog
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.read import IsolationLevel
 from spark_log.log.stripe import (
-    GroupCommit,
+    Stripe,
     StripeAppender,
     StripeDirectory,
+    StripedLog,
     StripeEntry,
-    StripeReader,
     stripe_path,
     take_home,
 )
@@ -43,11 +45,22 @@ class Process:
         self.store, self.clock, self.config = store, clock, settings(**config)
         self.directory = open_stripe(store, clock, **config)
         self.appender = StripeAppender(self.directory)
-        self.group = GroupCommit(self.directory)
-        self.reader = StripeReader(self.directory, self.home)
+        self.stripe = Stripe(self.directory, lambda partition: self.home(partition).files)
+        self.group, self.reader = self.stripe.appends, self.stripe.reader
+        self.logs = {}
 
     def home(self, partition):
-        return LocalLog(
+        """The log of a partition's records at home."""
+        return self._open(LocalLog, partition)
+
+    def log(self, partition):
+        """The log of a partition, which stays open."""
+        if partition not in self.logs:
+            self.logs[partition] = self._open(partial(StripedLog, self.stripe), partition)
+        return self.logs[partition]
+
+    def _open(self, open_log, partition):
+        return open_log(
             self.store,
             f"{TOPIC}/flights-{partition}",
             topic_id=TOPIC_ID,
@@ -64,12 +77,11 @@ class Process:
         return take_home(self.directory, lambda partition: self.home(partition).files, **how)
 
     def values(self, partition, offset=0, *, committed=False):
-        """``[(offset, value), …]`` of a partition, as it is known after a poll."""
+        """``[(offset, value), …]`` of a partition, from an offset to its end."""
         level: IsolationLevel = "read_committed" if committed else "read_uncommitted"
-        self.reader.poll()
         return [
             pair
-            for batch, _ in self.reader.stream(partition, offset, isolation_level=level)
+            for batch, _ in self.log(partition).stream(offset, isolation_level=level)
             if batch is not None and not batch.is_control
             for pair in zip(
                 batch.offsets().tolist(),
@@ -85,13 +97,23 @@ def shown(result):
     return result and type(result)
 
 
-def batch(partition, sequence=0, count=1, *, producer_id=None, epoch=0, transactional=False):
+def batch(
+    partition,
+    sequence=0,
+    count=1,
+    *,
+    producer_id=None,
+    epoch=0,
+    transactional=False,
+    expected_end_offset=None,
+):
     """An entry; ``producer_id`` None is a batch without a producer."""
     producer = None
     if producer_id is not None:
         producer = ProducerAppend(producer_id, epoch, sequence, transactional)
     mark = f"{partition}.{producer_id}.{epoch}"
-    return StripeEntry(partition, BatchAppend(numbered(sequence, count, mark=mark), producer))
+    append = BatchAppend(numbered(sequence, count, mark=mark), producer)
+    return StripeEntry(partition, append, expected_end_offset)
 
 
 def marker(partition, producer_id, epoch, *, committed=True):

@@ -26,7 +26,6 @@ class StripesProfile(Faults):
         think_ms: mean time between two appends of a writer.
         rest_ms: mean time between two rounds of maintenance.
         home_bytes: bytes of records with which a round of taking home stops.
-        max_places: number of places that a reader keeps.
         objects_per_listing: objects with which a reader looks for a newer home marker.
         objects_ahead: number of listed objects that are read at once.
         is_ranged: whether files are read in ranges.
@@ -48,7 +47,6 @@ class StripesProfile(Faults):
     think_ms: float
     rest_ms: float
     home_bytes: int
-    max_places: int
     objects_per_listing: int
     objects_ahead: int
     is_ranged: bool
@@ -90,7 +88,6 @@ def draw_stripes_profile(random: Random) -> StripesProfile:
         think_ms=DELETE_DELAY_MS * random.choice((0.02, 0.1, 0.5, 2)),
         rest_ms=DELETE_DELAY_MS * random.choice((0.1, 0.3, 1.0)),
         home_bytes=random.choice((1, 300, 2**20)),
-        max_places=random.choice((3, 1000, 1000)),
         objects_per_listing=random.choice((2, 1000)),
         objects_ahead=random.choice((1, 3, 16)),
         is_ranged=random.choice((False, False, True)),

@@ -4,36 +4,44 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from spark_log.errors import (
     InvalidProducerEpochError,
-    NotFoundError,
     OutOfOrderSequenceError,
     SparkLogError,
     StorageError,
 )
 from spark_log.log.directory import LogView
-from spark_log.log.read import Batches
+from spark_log.log.files import SegmentName
+from spark_log.log.producers import ProducerState, TransactionIndex
+from spark_log.log.segment import SegmentReader
+from spark_log.log.snapshot import Snapshot
 from spark_log.log.stripe import appender, freeing, home
 from spark_log.log.stripe.appender import StripeAppender, _Append
 from spark_log.log.stripe.directory import StripeDirectory, StripeListing
-from spark_log.log.stripe.entry import StripeEntry
+from spark_log.log.stripe.entry import StripeEntry, entries_of_one_object
 from spark_log.log.stripe.home import HomeTaker, PlacedBatches
 from spark_log.log.stripe.home_marker import encode_home
-from spark_log.log.stripe.reader import Place, StripeReader
+from spark_log.log.stripe.reader import StripeReader
 from spark_log.log.stripe.state import UNKNOWN_OFFSET, StripeState
 from spark_log.log.stripe.stripe_object import StripeObject
+from spark_log.log.stripe.striped_directory import StripedDirectory
+from spark_log.log.stripe.striped_log import StripedSnapshots
 from spark_log.log.stripe.tail import StripeTail
 from spark_log.record import EndTransactionMarker
+from spark_log.storage import FileInfo
 from tests.simulation.patches import Patch, PatchVariant
 
 _decide = StripeState.decide
 _put_segments, _put_marker = HomeTaker.put_segments, HomeTaker.put_marker
-_poll, _begin_at = StripeReader.poll, StripeTail.begin_at
-_end_offset = StripeReader.end_offset
+_begin_at, _poll = StripeTail.begin_at, StripeReader.poll
+_open_again, _on_object = StripeReader.open_again, StripeReader.on_object
+_open, _newest = StripedDirectory.open, StripedSnapshots.newest
 
 
 def _without(*patches: Patch) -> PatchVariant:
@@ -77,8 +85,34 @@ def _always(*_: object, **__: object) -> bool:
     return True
 
 
+def _never(*_: object) -> bool:
+    return False
+
+
 def _all_waiting(entries: Sequence[StripeEntry], waiting: Iterable[int]) -> list[int]:
     return sorted(waiting, key=lambda index: entries[index].partition)
+
+
+def _put_conditional_behind_others(
+    entries: Sequence[StripeEntry], waiting: Iterable[int]
+) -> list[int]:
+    return entries_of_one_object(
+        [replace(each, expected_end_offset=None) for each in entries], waiting
+    )
+
+
+def _expire_by_own_clock(self: StripeAppender, entry: StripeEntry) -> int | SparkLogError | None:
+    return self._tail.state.decide(
+        entry,
+        now_us=self._clock.time_us(),
+        expiration_ms=self._directory.config.producer_id_expiration_ms,
+        where=self._directory.path,
+    )
+
+
+def _put_marker_by_own_clock(self: HomeTaker) -> None:
+    self._tail.storage_us = self._directory.clock.time_us()
+    _put_marker(self)
 
 
 def _forget_repeats(
@@ -162,67 +196,57 @@ def _any_marker(listing: StripeListing, old_us: int) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _list_home_first(self: StripeReader) -> None:
-    """List what is at home, then the stripe."""
-    stripe, views = self._directory.stripe, {}
-    for partition in (stripe, stripe + 2):
-        log = self._homes.setdefault(partition, self._open_home(partition))
-        views[partition] = log.observe()
+def _list_home_first(self: StripedDirectory) -> list[FileInfo]:
+    """List what is at home, then the stripe, and take what both show for the log."""
+    files = [*self.at_home.list_files()]
+    self.stripe.poll()
+    return [*files, *map(self._entries, self.stripe.places(self.partition)[0])]
+
+
+def _join_any_poll(self: StripeReader) -> None:
+    """Take a poll for this one that another thread had begun before."""
+    if self._turn.locked():
+        with self._turn:
+            return
     _poll(self)
-    self._views = views
 
 
-def _read_listed_home(
-    self: StripeReader,
-    known: object,
-    partition: int,
-    offset: int,
-    end_offset: int,
-    check_crcs: bool,
-    **_: object,
-) -> Batches:
-    view: LogView | None = self._views.get(partition)
-    if view is not None and view.log_end_offset < end_offset:
-        yield None, end_offset  # take what both showed for the log
-        return
-    yield from _read_home(self, known, partition, offset, end_offset, check_crcs, **_)
-
-
-_read_home: Any = StripeReader.read_home
-
-
-def _read_home_alone(
-    self: StripeReader,
-    known: Any,
-    partition: int,
-    offset: int,
-    end_offset: int,
-    check_crcs: bool,
-    *,
-    is_committed: bool,
-) -> Batches:
-    """Leave out aborted transactions only by the markers at home."""
-    index = known.tail.state.transactions(partition)
-    aborted = index.aborted
-    index.forget_aborted()
-    try:
-        yield from _read_home(
-            self, known, partition, offset, end_offset, check_crcs, is_committed=is_committed
-        )
-    finally:
-        index.add_aborted(aborted)
-
-
-def _log_end(self: StripeReader, partition: int, **_: object) -> int:
-    return _end_offset(self, partition)
-
-
-def _open_any(self: StripeReader, place: Place) -> StripeObject:
+def _open_any(self: StripeReader, number: int, append_id: str) -> StripeObject:
     """Open an object again, whatever the number has now."""
-    found = self._directory.open(place.number)
+    found = self.directory.open(number)
     if found is None:
-        raise NotFoundError(place.append_id, path=place.append_id)
+        return _open_again(self, number, append_id)
+    self._keep(found)
     return found
+
+
+def _forget_some(self: StripeReader, found: StripeObject, offsets: np.ndarray) -> None:
+    """Keep the places of the last objects alone."""
+    _on_object(self, found, offsets)
+    self._forget_before(found.number - 1)
+
+
+def _open_silently(
+    self: StripedDirectory, name: SegmentName, size_bytes: int | None = None
+) -> SegmentReader:
+    """Open entries; where they are at home, tell nobody that the log is longer."""
+    if name.last_offset is None:
+        return self.stripe.open(self.partition, name.base_offset)
+    return _open(self, name, size_bytes)
+
+
+def _newest_with(**changes: Any) -> Any:
+    def newest(self: StripedSnapshots, view: LogView) -> Snapshot | None:
+        found = _newest(self, view)
+        if found is None:
+            return None
+        index = found.producers.transactions
+        how = {"open_transactions": index.open, "unlisted": index.unlisted} | changes
+        known = TransactionIndex(found.offset, aborted=index.aborted, **how)
+        producers = ProducerState(found.offset, found.producers.entries(), known)
+        return Snapshot(found.offset, found.segments, producers)
+
+    return newest
 
 
 STRIPES_RULES: dict[str, PatchVariant] = {
@@ -241,7 +265,14 @@ STRIPES_RULES: dict[str, PatchVariant] = {
     "of one producer an object has consecutive entries": _without(
         (appender, "entries_of_one_object", _all_waiting)
     ),
-    "a refusal counts after a listing": _without((appender, "OFTEN_SHORT_OF", ())),
+    "a conditional entry is the first of its partition in an object": _without(
+        (appender, "entries_of_one_object", _put_conditional_behind_others)
+    ),
+    "producers expire by the storage's time": _without(
+        (StripeAppender, "_decision", _expire_by_own_clock),
+        (HomeTaker, "put_marker", _put_marker_by_own_clock),
+    ),
+    "a refusal counts after a listing": _without((appender, "may_be_short", _never)),
     "a success is final within half the delay": _without((StripeAppender, "is_final", _always)),
     "what was observed counts for half the delay": _without(
         (StripeDirectory, "is_outdated", _was_ever_observed)
@@ -261,14 +292,23 @@ STRIPES_RULES: dict[str, PatchVariant] = {
     ),
     "numbers are freed after the delay": _without((freeing, "freed_below", _any_marker)),
     "the stripe is read before the files at home": _without(
-        (StripeReader, "poll", _list_home_first), (StripeReader, "read_home", _read_listed_home)
+        (StripedDirectory, "list_files", _list_home_first)
     ),
     "an object is opened again by its append id": _without((StripeReader, "open_again", _open_any)),
-    "a read of committed records ends at the last stable offset": _without(
-        (StripeReader, "end_offset", _log_end)
+    "places are forgotten below a home marker alone": _without(
+        (StripeReader, "on_object", _forget_some)
     ),
-    "a marker in the stripe aborts records at home": _without(
-        (StripeReader, "read_home", _read_home_alone)
+    "a poll that another thread began earlier does not count": _without(
+        (StripeReader, "poll", _join_any_poll)
+    ),
+    "a view is short where the next records are at home": _without(
+        (StripedDirectory, "open", _open_silently)
+    ),
+    "the snapshot of a home marker has the open transactions": _without(
+        (StripedSnapshots, "newest", _newest_with(open_transactions=()))
+    ),
+    "the snapshot of a home marker leaves aborted transactions to the headers": _without(
+        (StripedSnapshots, "newest", _newest_with(unlisted=()))
     ),
 }
 """The name of each safety rule, and the variant without it."""

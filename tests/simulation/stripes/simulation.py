@@ -11,6 +11,7 @@ from spark_log.log.stripe import reader as stripe_reader
 from spark_log.log.stripe import tail as stripe_tail
 from spark_log.log.stripe import take_home
 from spark_log.log.stripe.group_commit import GroupCommit
+from spark_log.log.stripe.reader import StripeReader
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.scheduler import SimulatedClock
@@ -18,9 +19,9 @@ from tests.simulation.simulation import Simulation
 from tests.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from tests.simulation.stripes.maintenance import Cleaner, Merger, Taker
 from tests.simulation.stripes.profile import draw_stripes_profile
-from tests.simulation.stripes.readers import Reader
+from tests.simulation.stripes.readers import Reader, ReadingProcess
 from tests.simulation.stripes.true_stripes import TOPIC, TrueStripes
-from tests.simulation.stripes.world import SimulatedCondition, StripesWorld
+from tests.simulation.stripes.world import SimulatedCondition, SimulatedLock, StripesWorld
 from tests.simulation.stripes.writers import (
     Finisher,
     PlainWriter,
@@ -56,9 +57,12 @@ class StripesSimulation(Simulation):
         def condition() -> SimulatedCondition:
             return SimulatedCondition(scheduler)
 
+        def lock() -> SimulatedLock:
+            return SimulatedLock(scheduler)
+
         self.patches = (
             (GroupCommit, "condition_class", staticmethod(condition)),
-            (stripe_reader, "MAX_PLACES", profile.max_places),
+            (StripeReader, "lock_class", staticmethod(lock)),
             (stripe_reader, "OBJECTS_PER_LISTING", profile.objects_per_listing),
             (stripe_reader, "MAX_OPEN_OBJECTS", 2),
             (stripe_tail, "OBJECTS_AHEAD", profile.objects_ahead),
@@ -101,13 +105,21 @@ class StripesSimulation(Simulation):
         for number in range(profile.finishers if profile.transactional else 0):
             spawn(f"finisher {number}", Finisher(world).run)
         for number in range(profile.readers):
-            spawn(f"reader {number}", Reader(world, random.choice(_LEVELS)).run)
+            self._spawn_readers(f"reader {number}")
         for number in range(profile.takers):
             spawn(f"taker {number}", Taker(world).run)
         for number in range(profile.cleaners):
             spawn(f"cleaner {number}", Cleaner(world).run)
         for number in range(profile.mergers):
             spawn(f"merger {number}", Merger(world).run)
+
+    def _spawn_readers(self, name: str) -> None:
+        """Make the threads of one process that reads."""
+        world = self.world
+        process = ReadingProcess(world)
+        for thread in range(world.scheduler.random.choice((1, 2))):
+            reader = Reader(world, world.scheduler.random.choice(_LEVELS), process)
+            world.scheduler.spawn_mortal(f"{name}.{thread}", reader.run)
 
     def check_end(self) -> None:
         """Check that a new process reads all records, before and after all went home."""
@@ -128,13 +140,13 @@ class StripesSimulation(Simulation):
         raise ViolationError(f"stripe {stripe} does not come home")
 
     def _check_whole(self, partition: int, level: IsolationLevel) -> None:
-        reader, true = self.world.open_reader(partition), self.world.truth.partitions[partition]
+        true, reader = self.world.truth.partitions[partition], Reader(self.world, level)
+        log = self.world.open_log(self.world.open_stripes(), partition)
         end = true.stable if level == "read_committed" else true.end
-        reader.poll()
         offset = 0
         while True:
-            batches, next_offset = reader.read(partition, offset, isolation_level=level)
-            Reader(self.world, level).check(partition, offset, batches, next_offset, end)
+            batches, next_offset = log.read(offset, isolation_level=level)
+            reader.check(partition, offset, batches, next_offset, end)
             if next_offset == offset:
                 break
             offset = next_offset

@@ -43,14 +43,18 @@ class TrueTransaction:
     """A transaction of one producer in one partition.
 
     Attributes:
+        producer_id: the producer's id.
         epoch: the epoch of its records.
         first_offset: offset of its first record.
         is_committed: its outcome; None while it is open.
+        marker_offset: offset of its marker; None while it is open.
     """
 
+    producer_id: int
     epoch: int
     first_offset: int
     is_committed: bool | None = None
+    marker_offset: int | None = None
 
 
 @dataclass
@@ -73,6 +77,14 @@ class TruePartition:
     def end(self) -> int:
         """The log end offset."""
         return len(self.values)
+
+    def open_before(self, offset: int) -> dict[int, int]:
+        """Return the transactions that are open at an offset: producer id → first offset."""
+        return {
+            each.producer_id: each.first_offset
+            for each in self.transactions[:offset]
+            if each is not None and (each.marker_offset is None or each.marker_offset >= offset)
+        }
 
     @property
     def stable(self) -> int:
@@ -176,6 +188,7 @@ class TrueStripes:
             ended = true.open.pop(producer_id, None)
             if ended is not None:
                 ended.is_committed = header.marker is ControlRecordType.COMMIT
+                ended.marker_offset = true.end - 1
 
     def _check_producer(
         self, true: TruePartition, header: BatchHeader, where: str
@@ -201,7 +214,7 @@ class TrueStripes:
             raise ViolationError(f"{where}: the transaction of {producer_id} hangs")
         if not header.is_transactional:
             return None
-        return true.open.setdefault(producer_id, TrueTransaction(epoch, true.end))
+        return true.open.setdefault(producer_id, TrueTransaction(producer_id, epoch, true.end))
 
     # --- home ------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, PartitionDirectory
-from spark_log.log.stripe import GroupCommit, StripeDirectory, StripeReader, stripe_of, stripe_path
+from spark_log.log.stripe import Stripe, StripeDirectory, StripedLog, stripe_of, stripe_path
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
@@ -34,6 +34,37 @@ class SimulatedCondition:
 
     def notify_all(self) -> None:
         """Do nothing: who waits looks by itself."""
+
+
+class SimulatedLock:
+    """A lock of the threads of one simulated process; waiting lets other actors run."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        """Return a lock that nobody holds."""
+        self._scheduler = scheduler
+        self._is_held = False
+
+    def __enter__(self) -> None:
+        """Wait until nobody holds the lock, and hold it."""
+        self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        """Release the lock."""
+        self.release()
+
+    def acquire(self) -> None:
+        """Wait until nobody holds the lock, and hold it."""
+        while self._is_held:
+            self._scheduler.pass_time(1.0)
+        self._is_held = True
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._is_held = False
+
+    def locked(self) -> bool:
+        """Return whether a thread holds the lock."""
+        return self._is_held
 
 
 @dataclass
@@ -103,11 +134,24 @@ class StripesWorld:
             clock=self.clock,
         )
 
-    def open_appends(self) -> dict[int, GroupCommit]:
-        """Return what the threads of a new process append by, for each stripe."""
+    def open_stripes(self) -> dict[int, Stripe]:
+        """Return the stripes as the threads of a new process share them."""
         return {
-            stripe: GroupCommit(self.directory(stripe)) for stripe in range(self.profile.stripes)
+            stripe: Stripe(self.directory(stripe), self.partition_directory)
+            for stripe in range(self.profile.stripes)
         }
+
+    def open_log(self, stripes: dict[int, Stripe], partition: int) -> StripedLog:
+        """Return the log of a partition, as a thread of a process opens it."""
+        return StripedLog(
+            stripes[self.stripe_of(partition)],
+            self.store,
+            partition_path(partition),
+            topic_id=TOPIC_ID,
+            partition=partition,
+            config=self.config,
+            clock=self.clock,
+        )
 
     def open_home(self, partition: int) -> LocalLog:
         """Return a new handle of a partition's records at home."""
@@ -123,10 +167,6 @@ class StripesWorld:
     def partition_directory(self, partition: int) -> PartitionDirectory:
         """Return a new handle of a partition's directory."""
         return self.open_home(partition).files
-
-    def open_reader(self, partition: int) -> StripeReader:
-        """Return a new reader of a partition's stripe."""
-        return StripeReader(self.directory(self.stripe_of(partition)), self.open_home)
 
     def stripe_of(self, partition: int) -> int:
         """Return the stripe that a partition is in."""

@@ -9,6 +9,7 @@ from random import Random
 from spark_log.errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
+    LogEndOffsetMismatchError,
     OutOfOrderSequenceError,
     StorageError,
     UnknownOutcomeError,
@@ -36,18 +37,20 @@ class Sent:
         partition: its partition.
         values: the values of its records, which are unique.
         producer: its producer; None without one.
+        expected: the log end offset that it requires; None for any.
         times: number of times that it was passed to an append.
     """
 
     partition: int
     values: Sequence[bytes]
     producer: ProducerAppend | None
+    expected: int | None = None
     times: int = 0
 
     @property
     def entry(self) -> StripeEntry:
         """The entry to append."""
-        return StripeEntry(self.partition, batch_of(self.values, self.producer))
+        return StripeEntry(self.partition, batch_of(self.values, self.producer), self.expected)
 
 
 class SharedProcess:
@@ -59,7 +62,12 @@ class SharedProcess:
 
     def __init__(self, world: StripesWorld) -> None:
         """Return a process that has started."""
-        self.appends: dict[int, GroupCommit] = world.open_appends()
+        self.appends: dict[int, GroupCommit] = open_appends(world)
+
+
+def open_appends(world: StripesWorld) -> dict[int, GroupCommit]:
+    """Return what the threads of a new process append by, for each stripe."""
+    return {number: stripe.appends for number, stripe in world.open_stripes().items()}
 
 
 @dataclass(slots=True)
@@ -175,7 +183,7 @@ class ProducerWriter:
 
 
 class PlainWriter:
-    """A process that appends batches without a producer, each once."""
+    """A process that appends batches without a producer, each once; some require an offset."""
 
     def __init__(self, world: StripesWorld, name: str) -> None:
         """Return a writer whose records begin with a name."""
@@ -186,26 +194,44 @@ class PlainWriter:
     def run(self) -> None:
         """Append until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        appends = world.open_appends()
+        appends = open_appends(world)
         while not world.is_ending:
             world.rest(world.profile.think_ms)
             stripe = random.randrange(world.profile.stripes)
             sent = [
                 self._next(partition)
                 for partition in world.partitions_of(stripe)
+                for _ in range(random.choice((1, 1, 2)))
                 if random.random() < 0.6
             ]
             if sent:
+                ends = {each.partition: self._end(each.partition) for each in sent}
                 results = appends[stripe].append([each.entry for each in sent])
                 for each, result in zip(sent, results, strict=True):
-                    self._check(each, result)
+                    self._check(each, result, ends[each.partition])
 
-    def _check(self, sent: Sent, result: AppendResult) -> None:
+    def _end(self, partition: int) -> int:
+        return self._world.truth.partitions[partition].end
+
+    def _check(self, sent: Sent, result: AppendResult, end: int) -> None:
+        """Check an answer.
+
+        Args:
+            sent: the batch.
+            result: its result.
+            end: the log end offset when the append began.
+        """
         truth = self._world.truth
         self._world.scheduler.note(f"append {sent.values[0]!r}: {outcome(result)}")
         match result:
             case LogAppendInfo():
                 truth.check_appended(sent.partition, sent.values, result.base_offset)
+                if sent.expected not in (None, result.base_offset):
+                    raise ViolationError(f"{sent} was acknowledged at {result.base_offset}")
+            case LogEndOffsetMismatchError():
+                truth.check_refused(sent.values)
+                if end == sent.expected == self._end(sent.partition):
+                    raise ViolationError(f"{sent} was refused, and the log ends there")
             case UnknownOutcomeError():
                 pass
             case StorageError():
@@ -214,12 +240,12 @@ class PlainWriter:
                 raise ViolationError(f"{sent.values[0]!r} was answered with {result!r}")
 
     def _next(self, partition: int) -> Sent:
-        count = self._world.scheduler.random.choice((1, 1, 2))
-        first = self._numbers
+        random = self._world.scheduler.random
+        count, first = random.choice((1, 1, 2)), self._numbers
         self._numbers += count
-        return Sent(
-            partition, [b"%s:%d" % (self._name.encode(), first + at) for at in range(count)], None
-        )
+        values = [b"%s:%d" % (self._name.encode(), first + at) for at in range(count)]
+        expected = self._end(partition) if random.random() < 0.3 else None
+        return Sent(partition, values, None, expected)
 
 
 class TransactionalWriter:
@@ -236,7 +262,7 @@ class TransactionalWriter:
     def run(self) -> None:
         """Append until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        appends = world.open_appends()
+        appends = open_appends(world)
         self._end(appends, is_committed=False)
         while not world.is_ending:
             known = world.transactions[self._producer_id]
@@ -316,7 +342,7 @@ class Finisher:
     def run(self) -> None:
         """Work until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        appends = world.open_appends()
+        appends = open_appends(world)
         while not world.is_ending:
             world.rest(world.profile.rest_ms)
             known = world.transactions[random.choice(list(world.transactions))]
