@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from spark_log import TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.datasource.read import split_stripe
 from spark_log.datasource.read.offset_reader import OffsetReader
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.read.splits import plan_splits, splits_between
-from spark_log.errors import LogTruncatedError, OffsetOutOfRangeError
+from spark_log.errors import LogTruncatedError, OffsetOutOfRangeError, StorageError
 from spark_log.log.segment import BatchAppend
-from spark_log.log.stripe import StripeEntry
+from spark_log.log.stripe import GroupCommit, StripeEntry
+from spark_log.transaction import TopicIdPartition, TransactionCoordinator
 from tests.datasource import (
     reading,
     test_offset_reader,
@@ -26,6 +28,8 @@ from tests.datasource.reading import create, fill, log_of, options_of, read, rec
 from tests.datasource.test_read_committed import log, mixed, other, writer
 from tests.datasource.test_stream_batches import later
 from tests.store_calls import counted_calls
+from tests.transactions import TransactionWriter
+from tests.waiting import wait_until
 
 LEFT_OUT: Any = None
 """In place of an inherited test that does not hold for stripes."""
@@ -120,6 +124,26 @@ class TestCommittedRecords(test_read_committed.TestBatch):
 class TestCommittedMicroBatches(test_read_committed.TestMicroBatches):
     root = topic_of(1)
     test_an_idle_poll_costs_one_request_and_new_records_a_listing = LEFT_OUT
+
+    def test_a_decided_transaction_without_its_marker_is_ended(self, root, monkeypatch):
+        cluster = Cluster(root)
+        coordinator = TransactionCoordinator(cluster, "transfers")
+        owner = coordinator.initialize(60_000)
+        coordinator.register(owner, [TopicIdPartition(cluster.topic("t").topic_id, 0)])
+        TransactionWriter(log_of(root), owner.producer_id).send(b"0")
+
+        def dead(self, entries, **options):
+            return [StorageError("killed")] * len(entries)
+
+        with monkeypatch.context() as dying:
+            dying.setattr(GroupCommit, "append", dead)
+            coordinator.commit(owner)
+        reader = OffsetReader(
+            options_of(root, is_stream=True, **{"isolation.level": "read_committed"})
+        )
+        partition = TopicPartition("t", 0)
+        assert reader.latest([partition]) == {partition: 0}
+        wait_until(lambda: reader.latest([partition]) == {partition: 2})
 
 
 class TestABatch(test_stream_batches.TestABatch):
