@@ -72,6 +72,7 @@ class StripedDirectory(PartitionDirectory):
         Raises:
             SparkLogError: See `observe`.
         """
+        self.stripe.reach(self.partition)  # no poll at all shows an empty stripe
         view = None if start_offset is None else self._observe_entries(start_offset)
         return view or self._observe(lambda: self.live_log(self._list_known()))[0]
 
