@@ -14,14 +14,9 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LogView
-from spark_log.metadata import ROOT_BROKER_ID, MetadataImage, TopicImage
+from spark_log.metadata import ROOT_BROKER_ID, MetadataImage
 from spark_log.storage import map_requests
-from spark_log.types import (
-    LogDirDescription,
-    ReplicaInfo,
-    StripeDescription,
-    TopicPartition,
-)
+from spark_log.types import LogDirDescription, ReplicaInfo, TopicPartition
 
 
 def describe_log_dirs(
@@ -41,6 +36,8 @@ def describe_log_dirs(
             for tp in wanted
             if broker_id in image.topic(tp.topic).partitions[tp.partition].replicas
         ]
+        topics = dict.fromkeys(tp.topic for tp in here) if broker_id == ROOT_BROKER_ID else ()
+        stripes = [stripe for name in topics for stripe in cluster.stripes(image.topic(name))]
         try:
             replicas = _describe_replicas(
                 cluster, image, broker_id, root, here, may_be_deleted=topic_partitions is None
@@ -50,9 +47,9 @@ def describe_log_dirs(
                 raise
             log_dirs.append(LogDirDescription(broker_id, root, (), str(error)))
         else:
-            topics = dict.fromkeys(tp.topic for tp in here) if broker_id == ROOT_BROKER_ID else ()
-            stripes = _describe_stripes(cluster, [image.topic(name) for name in topics])
-            log_dirs.append(LogDirDescription(broker_id, root, tuple(replicas), stripes=stripes))
+            found = map_requests(cluster.store, lambda each: each.directory.describe(), stripes)
+            described = LogDirDescription(broker_id, root, tuple(replicas), stripes=tuple(found))
+            log_dirs.append(described)
     return _with_lags(image, log_dirs)
 
 
@@ -81,14 +78,6 @@ def _describe_replicas(
 
     described = map_requests(cluster.broker_store(broker_id), describe, partitions)
     return [replica for replica in described if replica is not None]
-
-
-def _describe_stripes(
-    cluster: Cluster, topics: Sequence[TopicImage]
-) -> tuple[StripeDescription, ...]:
-    """Return the stripes of topics, by a listing of each."""
-    stripes = [stripe for topic in topics for stripe in cluster.stripes(topic)]
-    return tuple(map_requests(cluster.store, lambda stripe: stripe.directory.describe(), stripes))
 
 
 def _wanted(

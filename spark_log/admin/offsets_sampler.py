@@ -8,6 +8,7 @@ A sample costs one request for new metadata, one for new commits, and one for ea
 (`PartitionSampler`). Lag in time costs the read of one batch for each committed offset that is
 behind, once: a position has the same timestamp in the next sample. A topic that is a table costs
 one request for its newest version, and the end of each of its partitions is a position, too.
+Each stripe costs a listing.
 Members of groups cost a listing and one request for each group that ever had a member, and two more
 if the group has changed.
 """
@@ -27,10 +28,11 @@ from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import Lag, StateView
 from spark_log.metadata import MetadataImage, RegisterBrokerRecord, TopicImage
 from spark_log.storage import listing_validity_ms, map_requests
-from spark_log.types import GroupDescription
+from spark_log.types import GroupDescription, StripeDescription
 from spark_log.util import SuppressedErrors
 
 if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
     from spark_log.table import TableVersion
 
 MAX_TIME_LOOKUPS: Final = 250
@@ -94,6 +96,8 @@ class OffsetsSample:
         descriptions: group id → description, of groups that ever had a member; empty without
             details.
         tables: topic → its table, of topics with ``table.format=delta``; empty without details.
+        stripes: topic → its stripes that could be listed, of topics with stripes; empty without
+            details.
     """
 
     brokers: tuple[RegisterBrokerRecord, ...]
@@ -102,6 +106,7 @@ class OffsetsSample:
     groups: Mapping[str, Mapping[PartitionKey, GroupOffsetLag]]
     descriptions: Mapping[str, GroupDescription]
     tables: Mapping[str, TableSample]
+    stripes: Mapping[str, Sequence[StripeDescription]]
 
 
 class OffsetsSampler:
@@ -196,6 +201,7 @@ class OffsetsSampler:
                 )
                 for topic, ends in _table_ends(topics, versions).items()
             },
+            self._describe_stripes(topics, deleted) if self._with_details else {},
         )
 
     def _wants(self, group_id: str) -> bool:
@@ -229,6 +235,34 @@ class OffsetsSampler:
             for topic, version in zip(tables, found, strict=True)
             if version is not None
         }
+
+    def _describe_stripes(
+        self, topics: Iterable[TopicImage], deleted: Collection[str]
+    ) -> dict[str, list[StripeDescription]]:
+        """Return the stripes of each topic that has some, by a listing of each."""
+
+        def describe(pair: tuple[TopicImage, Stripe]) -> StripeDescription | None:
+            directory = pair[1].directory
+            try:
+                return directory.describe()
+            except SparkLogError as error:
+                if self._failures is None:
+                    raise
+                self._failures.add("stripe sample", directory.path, error)
+            return None
+
+        stripes = [
+            (topic, stripe)
+            for topic in topics
+            if topic.topic_id not in deleted
+            for stripe in self._cluster.stripes(topic)
+        ]
+        described: dict[str, list[StripeDescription]] = {}
+        found = map_requests(self._cluster.store, describe, stripes)
+        for (topic, _), each in zip(stripes, found, strict=True):
+            if each is not None:
+                described.setdefault(topic.name, []).append(each)
+        return described
 
     def _read_partitions(
         self, topics: Iterable[TopicImage], deleted: set[str]

@@ -238,12 +238,17 @@ def describe_topics(
     """Return descriptions of topics; of all that are not deleted meanwhile if names are None."""
     image = cluster.image()
     topics = list(image.topics()) if names is None else [image.topic(name) for name in names]
+    stripes = {topic.topic_id: cluster.stripes(topic) for topic in topics}  # partitions share them
     views = _observe_all(cluster, topics, skip_deleted=names is None) if with_offsets else {}
-    stripes = _describe_stripes(cluster, [each for each in topics if each.topic_id in views])
+    described = {
+        topic_id: tuple(map_requests(cluster.store, lambda each: each.directory.describe(), found))
+        for topic_id, found in stripes.items()
+        if topic_id in views
+    }
     online = {broker.broker_id for broker in image.brokers() if not broker.fenced}
     return [
         _describe_topic(
-            topic, views.get(topic.topic_id, {}), online, stripes.get(topic.topic_id, ())
+            topic, views.get(topic.topic_id, {}), online, described.get(topic.topic_id, ())
         )
         for topic in topics
         if not with_offsets or topic.topic_id in views
@@ -294,18 +299,6 @@ def _observe(cluster: Cluster, topic: TopicImage, partition: int) -> LogView | N
         if topic.partitions[partition].replicas == (ROOT_BROKER_ID,):
             raise
         return None
-
-
-def _describe_stripes(
-    cluster: Cluster, topics: Sequence[TopicImage]
-) -> dict[str, tuple[StripeDescription, ...]]:
-    """Return the stripes of topics by topic id, by a listing of each stripe."""
-    stripes = [(topic, stripe) for topic in topics for stripe in cluster.stripes(topic)]
-    described = map_requests(cluster.store, lambda pair: pair[1].directory.describe(), stripes)
-    found: dict[str, tuple[StripeDescription, ...]] = {}
-    for (topic, _), each in zip(stripes, described, strict=True):
-        found[topic.topic_id] = (*found.get(topic.topic_id, ()), each)
-    return found
 
 
 def _describe_topic(

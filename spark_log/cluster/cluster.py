@@ -312,10 +312,10 @@ class Cluster:
         config, suppressed = topic.config(), SuppressedErrors(self.suppressed)
         new_log: Callable[..., LocalLog] = LocalLog
         striped = None
-        if config.stripes:
+        stripe = self.stripe_of(topic, partition)
+        if stripe is not None:
             from spark_log.log.stripe import StripedAppender, StripedLog  # late: few topics have it
 
-            stripe = self.stripe(topic, stripe_of(partition, config.stripes))
             new_log, striped = partial(StripedLog, stripe), StripedAppender(stripe, partition)
 
         def open_replica(broker_id: int, number: int, check_root: Callable[[], None]) -> LocalLog:
@@ -373,6 +373,18 @@ class Cluster:
                 )
                 found = self._stripes[key] = Stripe(directory, partial(self._files_at_home, topic))
             return found
+
+    def stripe_of(self, topic: TopicImage, partition: int) -> Stripe | None:
+        """Return the stripe of a partition; None if it has a log of its own, or does not exist.
+
+        Args:
+            topic: the topic.
+            partition: the partition's number.
+        """
+        stripes = topic.config().stripes
+        if not stripes or partition not in topic.partitions:
+            return None
+        return self.stripe(topic, stripe_of(partition, stripes))
 
     def stripes(self, topic: TopicImage) -> list[Stripe]:
         """Return the stripes of a topic that have partitions; none of a topic without stripes.

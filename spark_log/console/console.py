@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_log.admin import Admin
 from spark_log.cluster import Cluster, TopicTables
@@ -22,6 +22,9 @@ from spark_log.metadata import TopicImage
 from spark_log.storage import map_requests
 from spark_log.types import TransactionDescription
 from spark_log.util import Clock
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -74,6 +77,7 @@ class Console:
             cannot be read.
         checkup: the checkup of the root.
         tables: the Delta tables of topics.
+        stripes: topic id → its stripes, so that what was read of them is kept between pages.
     """
 
     cluster: Cluster
@@ -85,6 +89,7 @@ class Console:
     transactions: ObservationCache[str, TransactionDescription | None] = field(init=False)
     checkup: Checkup = field(init=False)
     tables: TopicTables = field(init=False)
+    stripes: dict[str, list[Stripe]] = field(init=False)
 
     def __post_init__(self) -> None:
         clock = self.cluster.clock
@@ -94,6 +99,7 @@ class Console:
         object.__setattr__(self, "transactions", ObservationCache(clock))
         object.__setattr__(self, "checkup", Checkup(self.cluster))
         object.__setattr__(self, "tables", TopicTables(self.cluster))
+        object.__setattr__(self, "stripes", {})
 
     def map(
         self, read: Callable[[_Item], _Result], items: Collection[_Item], budget: Budget
@@ -114,10 +120,13 @@ class Console:
         Raises:
             UnknownTopicOrPartitionError: the topic was deleted meanwhile.
         """
+        if stripes := self.cluster.stripes(topic):
+            self.stripes[topic.topic_id] = stripes
         try:
             with self.cluster.detecting_deletion(topic):
                 return self.cluster.partition_log(topic, partition).observe()
         except UnknownTopicOrPartitionError:
+            self.stripes.pop(topic.topic_id, None)
             raise
         except SparkLogError as error:
             path = topic.partition_directory(partition)

@@ -29,6 +29,8 @@ class Examination:
         image: the metadata when the run began.
         limits: the limits beyond which a value is a problem.
         topics: the topics to check, sorted by name.
+        stripes: the stripes of these topics, each with its topic; their partitions share what is
+            read of them.
         is_whole: whether these are all topics.
         groups: the ids of the groups to check; empty for all.
         probes_storage: whether checks may write, but only into `scratch`.
@@ -63,6 +65,9 @@ class Examination:
         self.topics: list[TopicImage] = (
             list(self.image.topics()) if names is None else [self.image.topic(n) for n in names]
         )
+        self.stripes = [
+            (topic, stripe) for topic in self.topics for stripe in cluster.stripes(topic)
+        ]
         self.is_whole = topics is None
         self.groups = frozenset(groups)
         self.probes_storage = probes_storage

@@ -34,6 +34,7 @@ def root_metrics(sample: OffsetsSample, cluster_name: str) -> Iterator[str]:
         **_of_groups(sample),
         definitions.GROUP_LAG_SECONDS: _lag_seconds(sample, cluster_name),
         **_of_tables(sample),
+        **_of_stripes(sample),
         definitions.UNREADABLE_PARTITIONS: [
             ("", sum(topic.num_partitions for topic in sample.topics) - len(sample.partitions))
         ],
@@ -86,6 +87,19 @@ def _of_tables(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
         definitions.TABLE_LAG_SECONDS: [
             (labels, found.lag_ms / 1000) for labels, found in lags if found.lag_ms is not None
         ],
+    }
+
+
+def _of_stripes(sample: OffsetsSample) -> dict[MetricDefinition, _Samples]:
+    stripes = [
+        (label_text(("topic", "stripe"), (topic, str(each.stripe))), each)
+        for topic, found in sorted(sample.stripes.items())
+        for each in found
+    ]
+    return {
+        definitions.STRIPE_OBJECTS: [(labels, each.objects) for labels, each in stripes],
+        definitions.STRIPE_BYTES: [(labels, each.behind_bytes) for labels, each in stripes],
+        definitions.STRIPE_SECONDS: [(labels, each.behind_ms / 1000) for labels, each in stripes],
     }
 
 

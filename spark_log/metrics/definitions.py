@@ -60,6 +60,7 @@ def _coordinator(
 
 
 _PARTITION: Final = "topic partition"
+_STRIPE: Final = "topic stripe"
 _GROUP_PARTITION: Final = "consumergroup topic partition"
 _LAG_SECONDS: Final = "cluster_name group topic partition member_host consumer_id client_id"
 
@@ -164,6 +165,25 @@ TABLE_LAG_SECONDS = _gauge(
     _PARTITION,
     "Age of the first record that is not in the table yet, by its timestamp; 0 without such a "
     "record.",
+    "seconds",
+)
+STRIPE_OBJECTS = _gauge(
+    "spark_log_topic_stripe_objects",
+    _STRIPE,
+    "Number of the stripe's objects that are not at home: each process that opens the stripe reads "
+    "all of them. Of topics with stripes.",
+)
+STRIPE_BYTES = _gauge(
+    "spark_log_topic_stripe_objects_bytes",
+    _STRIPE,
+    "Size of the stripe's objects that are not at home.",
+    "bytes",
+)
+STRIPE_SECONDS = _gauge(
+    "spark_log_topic_stripe_objects_age_seconds",
+    _STRIPE,
+    "Time from the oldest object that is not at home to the stripe's newest file, by the storage's "
+    "time; 0 without such an object.",
     "seconds",
 )
 UP = _gauge("spark_log_exporter_up", "", "1 if the root could be read for this scrape, else 0.")
@@ -347,6 +367,9 @@ EXPORTER: Final = (
     TABLE_SIZE,
     TABLE_LAG,
     TABLE_LAG_SECONDS,
+    STRIPE_OBJECTS,
+    STRIPE_BYTES,
+    STRIPE_SECONDS,
     UP,
     UNREADABLE_PARTITIONS,
     SCRAPE_DURATION,

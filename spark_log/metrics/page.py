@@ -37,8 +37,9 @@ may be old, and records that were deleted since still count as lag. Lag in secon
 each new committed offset that is behind; a scrape makes at most 250 of these reads, for the largest
 lags first, and has no lag in seconds for the others. A topic with `table.format=delta` costs one
 request for the newest version of its [table](table.md), and its lag in seconds costs a read for
-each new end of a partition in the table. The first scrape lists every partition. Nothing is read
-between scrapes, and scrapes at the same time share one answer.
+each new end of a partition in the table. Each [stripe](stripes.md) of a topic costs a
+listing. The first scrape lists every partition. Nothing is read between scrapes, and scrapes at the
+same time share one answer.
 
 [conf/grafana/spark-log.json](../conf/grafana/spark-log.json) is a dashboard for Grafana.
 

@@ -12,13 +12,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import PartitionLog
+from spark_log.log import LogAppendInfo
 from spark_log.record import EndTransactionMarker
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
 
 _log = logging.getLogger(__name__)
 
@@ -26,9 +29,29 @@ MARKERS_AT_ONCE: Final = 16
 """Maximum number of partitions to which a transaction's records, or markers, are written at once.
 """
 
-OpenLog = Callable[[TopicIdPartition], PartitionLog | None]
-"""A function that returns a partition's open log, which the caller does not use meanwhile; None
+
+class MarkerLog(Protocol):
+    """The log of a partition that gets markers (`PartitionLog`)."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether an append waits for nothing but the processor."""
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory, relative to a root, for messages."""
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker], /) -> LogAppendInfo | None:
+        """Append the markers that the log does not have; see `PartitionLog.append_markers`."""
+
+
+OpenLog = Callable[[TopicIdPartition], MarkerLog | None]
+"""A function that returns a partition's open log, to which nobody else appends meanwhile; None
 without one."""
+
+
+_Place = TypeVar("_Place", "TopicIdPartition", "Stripe")
+"""Where markers are put by one put: a partition log, or a stripe."""
 
 
 def put_markers(
@@ -41,7 +64,8 @@ def put_markers(
 ) -> None:
     """Put the missing markers of a decided transaction. May be repeated after any error.
 
-    A partition that no longer exists needs none, even if its topic was created again.
+    A partition that no longer exists needs none, even if its topic was created again. The markers
+    of all partitions of a stripe are one put.
 
     Args:
         cluster: the opened root.
@@ -61,7 +85,9 @@ def put_markers(
         for partition, markers in transaction_markers(state).items()
         if partitions is None or partition in partitions
     }
-    known = {partition: open_log(partition) if open_log else None for partition in missing}
+    known: dict[TopicIdPartition, MarkerLog | None] = {
+        partition: open_log(partition) if open_log else None for partition in missing
+    }
     # The image is read only if it is needed, and later than the state: so it has every topic that
     # the registrations name, unless the topic was deleted.
     image = cluster.image() if None in known.values() else None
@@ -86,12 +112,35 @@ def put_markers(
             return None if _is_gone(cluster, partition, error) else error
         return None
 
+    def put_into_stripe(stripe: Stripe) -> SparkLogError | None:
+        from spark_log.log.stripe import StripeEntry  # late: few topics have stripes
+
+        partitions = striped[stripe]
+        entries = [
+            StripeEntry(partition.partition, marker)
+            for partition in partitions
+            for marker in missing[partition]
+        ]
+        results = stripe.appends.append(entries)
+        _log.debug("%s: put %d markers of %r", stripe, len(entries), state.transactional_id)
+        errors = [each for each in results if isinstance(each, SparkLogError)]
+        return None if not errors or _is_gone(cluster, partitions[0], errors[0]) else errors[0]
+
+    striped: dict[Stripe, list[TopicIdPartition]] = {}
     quick: list[TopicIdPartition] = []
     slow: list[TopicIdPartition] = []
     for partition in sorted(missing):
         log = known[partition]
-        (quick if log is not None and log.is_quick else slow).append(partition)
-    results = [*map(put, quick), *_run(cluster, put, slow, at_once)]
+        topic = image.find_by_id(partition.topic_id) if image is not None else None
+        if topic is not None and (stripe := cluster.stripe_of(topic, partition.partition)):
+            striped.setdefault(stripe, []).append(partition)
+        else:
+            (quick if log is not None and log.is_quick else slow).append(partition)
+    results = [
+        *map(put, quick),
+        *_run(cluster, put, slow, at_once),
+        *_run(cluster, put_into_stripe, [*striped], at_once),
+    ]
     errors = [error for error in results if error is not None]
     if errors:
         raise errors[0]
@@ -133,15 +182,15 @@ def _is_gone(cluster: Cluster, partition: TopicIdPartition, error: SparkLogError
 
 def _run(
     cluster: Cluster,
-    put: Callable[[TopicIdPartition], SparkLogError | None],
-    partitions: Sequence[TopicIdPartition],
+    put: Callable[[_Place], SparkLogError | None],
+    places: Sequence[_Place],
     at_once: int,
 ) -> list[SparkLogError | None]:
-    threads = min(at_once, len(partitions))
+    threads = min(at_once, len(places))
     if threads > 1:
         # RuntimeError: no thread can be started, for example after the main thread has ended. The
         # pool's exit waits for its threads, so no partition gets two writers here.
         executor_class = cluster.store.executor_class
         with suppress(RuntimeError), executor_class(threads, "spark-log-markers") as pool:
-            return list(pool.map(put, partitions))
-    return [put(partition) for partition in partitions]
+            return list(pool.map(put, places))
+    return [put(place) for place in places]

@@ -271,3 +271,43 @@ def test_the_openapi_document_has_every_path_and_the_answers_fit(client):
     assert record["record"].keys() == schemas["Record"]["properties"].keys()
     page = client.get("/openapi").text
     assert all(path in page for path in document["paths"])
+
+
+class TestStripes:
+    @pytest.fixture
+    def client(self, own_root, clients):
+        Admin(own_root).create_topics([NewTopic("orders", 2, topic_configs={"stripes": 1})])
+        append(own_root, "orders", b"one")
+        append(own_root, "orders", b"two")
+        cluster = Cluster(own_root)
+        cluster.stripe(cluster.topic("orders"), 0).take_home()
+        append(own_root, "orders", b"three")
+        append(own_root, "orders", b"four", partition=1)
+        return clients(own_root)
+
+    def test_a_topic_has_its_stripes(self, client):
+        found = get(client, "/topic", topic="orders")
+        (stripe,) = found["stripes"]
+        assert (stripe["end_number"], stripe["home_number"], stripe["objects"]) == (4, 2, 2)
+        assert [(each["segments"], each["in_stripe"]) for each in found["partitions"]] == [
+            (2, 1),
+            (1, 1),
+        ]
+        assert "2 (1 in the stripe)" in client.get("/topic", params={"topic": "orders"}).text
+
+    def test_a_topic_without_stripes_shows_none(self, client):
+        assert get(client, "/topic", topic="flights")["stripes"] == []
+        assert "<h2>Stripes" not in client.get("/topic", params={"topic": "flights"}).text
+
+    def test_records_are_read_and_found_wherever_they_are(self, client):
+        records = get(client, "/records", topic="orders")["records"]
+        assert {(each["partition"], each["offset"]) for each in records} == {
+            (0, 0),
+            (0, 1),
+            (0, 2),
+            (1, 0),
+        }
+        hits = get(client, "/search", topic="orders", where="value = 'three'")["hits"]
+        assert [(each["partition"], each["offset"]) for each in hits] == [(0, 2)]
+        for page in ("/", "/topics", "/transactions"):
+            assert client.get(page).status_code == 200

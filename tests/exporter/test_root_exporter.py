@@ -329,3 +329,22 @@ def test_a_member_that_leaves_is_not_counted_any_more(cluster, exporter):
     assert value(exporter.scrape().text, name, consumergroup="g") == 2
     members[0].leave()
     assert value(exporter.scrape().text, name, consumergroup="g") == 1
+
+
+def test_stripes_have_what_is_not_at_home(cluster, exporter):
+    names = [f"spark_log_topic_stripe_objects{each}" for each in ("", "_bytes", "_age_seconds")]
+    assert not any(key[0] in names for key in samples(exporter.scrape().text))
+    Admin(cluster.root).create_topics([NewTopic("orders", 3, topic_configs={"stripes": 2})])
+    for partition in (0, 1, 2):
+        append(cluster, 0, partition=partition, topic="orders")
+    topic = cluster.topic("orders")
+    cluster.stripe(topic, 1).take_home()
+    before = cluster.stripe(topic, 0).directory.describe()
+
+    def shown(stripe):
+        found = samples(exporter.scrape().text)
+        return [found[name, ("stripe", str(stripe)), ("topic", "orders")] for name in names]
+
+    assert shown(0) == [2, before.behind_bytes, before.behind_ms / 1000]
+    assert before.behind_bytes > 0
+    assert shown(1) == [0, 0, 0]

@@ -38,6 +38,7 @@ OF_REPLICATION = {
     "min.insync.replicas",
     "replica.lag.time.max.ms",
     "unclean.leader.election.enable",
+    "stripes",  # set when a topic is created, and never changed
 }
 """Configs that decide about replicas, in tests/log/chain and tests/metadata/partitions."""
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from spark_log import Admin, NewTopic, Producer
-from spark_log.producer.send import metadata_lookup, partition_appender
+from spark_log.producer.send import metadata_lookup, topic_check
 from spark_log.testing.servers.faulty_proxy import FaultyProxy
 
 
@@ -18,7 +18,7 @@ def proxy(s3_server):
 def test_an_append_is_one_put(s3_server, proxy, monkeypatch):
     # A busy machine may need longer than the lease; tests/producer/test_lease.py ends it.
     monkeypatch.setattr(metadata_lookup, "METADATA_LEASE_MS", 3_600_000)
-    monkeypatch.setattr(partition_appender, "METADATA_LEASE_MS", 3_600_000)
+    monkeypatch.setattr(topic_check, "METADATA_LEASE_MS", 3_600_000)
     root = s3_server.new_bucket()
     Admin(root, storage_options=s3_server.storage_options).create_topics([NewTopic("t")])
     options = {**s3_server.storage_options, "endpoint_url": proxy.url}

@@ -25,6 +25,10 @@ def test_consumer_groups(follower):
     follower.follow(blocks("docs/consumer-groups.md")[:3])
 
 
+def test_stripes(follower):
+    follower.follow(blocks("docs/stripes.md"))
+
+
 def test_quorum(follower, folder):
     follower.replace = {"/home/ada": str(folder)}
     follower.follow(blocks("docs/quorum.md"))

@@ -154,7 +154,7 @@ SILENT = {
     ): "the state may be old: it is read, and asked again",
     ("log/state_log.py", "SparkLogError"): "the state may be old: it is read, and asked again",
     ("cluster/cleaner.py", "StorageError"): "the caller reports the error it began with",
-    ("producer/send/partition_appender.py", "OSError"): "the error of the append is raised",
+    ("producer/send/topic_check.py", "OSError"): "the error of the append is raised",
     ("record/arrow_template.py", "OSError"): "the file is opened by Arrow, which tells what it is",
     ("storage/file_system.py", "OSError"): "no /proc: the type of the file system is not known",
     ("storage/local.py", "OSError"): "a directory above the root may belong to another user",

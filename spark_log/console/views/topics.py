@@ -15,7 +15,13 @@ from spark_log.console.view import Parameters, TopicName, View
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogView
 from spark_log.metadata import TopicImage
-from spark_log.types import ConfigEntry, ConfigResource, ConfigResourceType, PartitionDescription
+from spark_log.types import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    PartitionDescription,
+    StripeDescription,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +178,10 @@ class Partition:
         is_under_replicated: whether replicas are out of sync.
         log_start_offset: the first offset that can be read.
         log_end_offset: the next offset to be written.
-        size_bytes: the size of the segments of one replica.
-        segments: the number of these segments.
+        size_bytes: the size of the segments of one replica, and of its part of the objects of a
+            stripe that are not at home.
+        segments: the number of these segments, with those in the stripe.
+        in_stripe: the number of objects of a stripe that have its records, and are not at home.
     """
 
     partition: int
@@ -187,6 +195,7 @@ class Partition:
     log_end_offset: int
     size_bytes: int
     segments: int
+    in_stripe: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +212,7 @@ class TopicPage:
             if it was not.
         cleaner: the cleaner's progress.
         table: the topic's Delta table; None if it has none.
+        stripes: the topic's stripes, sorted by number; empty without stripes.
         partitions: the partitions, sorted by number.
         configs: the settings that users have made for this topic or for the cluster: key → value.
     """
@@ -214,12 +224,13 @@ class TopicPage:
     records_per_second: float | None
     cleaner: CleanerState
     table: TableState | None
+    stripes: tuple[StripeDescription, ...]
     partitions: tuple[Partition, ...]
     configs: Mapping[str, str | None]
 
 
 def read_topic(console: Console, parameters: TopicParameters, budget: Budget) -> TopicPage:
-    """Read one topic: a listing for each of its partitions, and the newest version of its table.
+    """Read one topic: a listing for each partition and stripe, and the newest version of its table.
 
     Raises:
         UnknownTopicOrPartitionError: the topic does not exist.
@@ -230,6 +241,7 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
     views = _views(console, [topic], budget)[topic.topic_id]
     known = [view for view in views.values() if view is not None]
     end = sum(view.log_end_offset for view in known)
+    stripes = console.cluster.stripes(topic)
     return TopicPage(
         topic.name,
         topic.topic_id,
@@ -238,7 +250,11 @@ def read_topic(console: Console, parameters: TopicParameters, budget: Budget) ->
         console.rates.per_second(topic.topic_id, end),
         _cleaner(topic, known),
         None if table is None else replace(table, lag=_lag(table, views)),
-        tuple(_partition(each, views.get(each.partition)) for each in description.partitions),
+        tuple(console.map(lambda each: each.directory.describe(), stripes, budget)),
+        tuple(
+            _partition(each, views.get(each.partition), has_stripes=bool(stripes))
+            for each in description.partitions
+        ),
         {name: entry.value for name, entry in modified_configs(console, topic.name).items()},
     )
 
@@ -294,7 +310,9 @@ def _views(
     return views
 
 
-def _partition(state: PartitionDescription, view: LogView | None) -> Partition:
+def _partition(
+    state: PartitionDescription, view: LogView | None, *, has_stripes: bool
+) -> Partition:
     return Partition(
         state.partition,
         state.leader,
@@ -307,7 +325,13 @@ def _partition(state: PartitionDescription, view: LogView | None) -> Partition:
         -1 if view is None else view.log_end_offset,
         -1 if view is None else _size(view),
         -1 if view is None else len(view.live.segments),
+        -1 if view is None else _in_stripe(view) if has_stripes else 0,
     )
+
+
+def _in_stripe(view: LogView) -> int:
+    """Return the number of segments that are entries in a stripe: those that were not rewritten."""
+    return sum(segment.name.last_offset is None for segment in view.live.segments)
 
 
 def _size(view: LogView) -> int:

@@ -48,16 +48,11 @@ class StripesCheck(Check):
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
         """Return findings about stripes; asks nothing of the storage if no topic has stripes."""
-        stripes = [
-            (topic, stripe)
-            for topic in examination.topics
-            for stripe in examination.cluster.stripes(topic)
-        ]
 
         def check(pair: tuple[TopicImage, Stripe]) -> list[Finding]:
             return list(_findings(examination, *pair))
 
-        for _, found in examination.map(check, stripes):
+        for _, found in examination.map(check, examination.stripes):
             yield from found
 
 

@@ -75,6 +75,11 @@ class StripeAppender:
         self._is_contended = False
         self._append: _Append | None = None
 
+    @property
+    def observed_ms(self) -> float:
+        """Monotonic time at which the next number was last known to be unused."""
+        return self._tail.observed_ms
+
     def append(
         self, entries: Sequence[StripeEntry], *, compression: str = "none"
     ) -> Sequence[AppendResult]:

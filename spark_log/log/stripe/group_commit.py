@@ -57,6 +57,11 @@ class GroupCommit:
         self._waiting: deque[_Request] = deque()
         self._is_busy = False
 
+    @property
+    def observed_ms(self) -> float:
+        """Monotonic time at which the next number was last known to be unused."""
+        return self._appender.observed_ms
+
     def append(
         self, entries: Sequence[StripeEntry], *, compression: str = "none"
     ) -> Sequence[AppendResult]:

@@ -121,6 +121,8 @@ class StripeVerifier:
         home, end = listing.home_number, listing.end_number
         state = StripeState() if 0 in objects or not listing.files else None
         for number in sorted({*objects, *markers, *range(home, end)}):
+            if state is not None and state.next_number < number:
+                state = None  # objects between are missing, or were freed
             if (file := markers.get(number)) is not None:
                 found = yield from self._marker(number, file, state, is_newest=number == home)
                 on_progress(file.size_bytes)
@@ -129,16 +131,14 @@ class StripeVerifier:
                 opened = yield from self._object(number, file, is_needed=number >= home)
                 on_progress(file.size_bytes)
                 state = self._take(state, opened, file)
-            else:
-                state = None if number < max(home, end) else state  # below home, some are deleted
-                if home <= number < end and self._is_missing(number):
-                    yield _finding(
-                        self._directory.file_path(number),
-                        LogFindingKind.MISSING_OBJECT,
-                        LogSeverity.ERROR,
-                        "is missing, but the stripe has objects behind it, and no home marker "
-                        "above it. Restore it from a copy",
-                    )
+            elif home <= number < end and self._is_missing(number):
+                yield _finding(
+                    self._directory.file_path(number),
+                    LogFindingKind.MISSING_OBJECT,
+                    LogSeverity.ERROR,
+                    "is missing, but the stripe has objects behind it, and no home marker above "
+                    "it. Restore it from a copy",
+                )
         self._end = state
 
     def _take(

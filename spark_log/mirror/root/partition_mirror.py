@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spark_log.errors import LeaderNotAvailableError
 from spark_log.log import (
@@ -17,30 +17,11 @@ from spark_log.log import (
     follow_log_start,
 )
 from spark_log.log.chain import NO_LEADER, LeaderFailedError, PartitionState, ReplicaFetcher
+from spark_log.mirror.root.copied_partition import CopiedPartition
 from spark_log.record import RECORD_SCHEMA
 from spark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedPartition:
-    """The result of copying a partition.
-
-    Attributes:
-        topic_partition: the partition.
-        copied_bytes: the size of the segments that were copied.
-        copied_segments: the number of these segments.
-        end_offset: the log end offset of the target now.
-        lag: the number of readable offsets before the source's last stable offset that are not
-            copied.
-    """
-
-    topic_partition: TopicPartition
-    copied_bytes: int
-    copied_segments: int
-    end_offset: int
-    lag: int
 
 
 class PartitionMirror:

@@ -2,7 +2,8 @@
 
 The target's topics have the names and the ids of the source's, and its segments are the source's
 files. Every record has the same offset, and nothing is decoded or encoded. If the source's files
-are mapped, the checksum of each batch is checked before it is copied.
+are mapped, the checksum of each batch is checked before it is copied. A topic with stripes has them
+in the target, too, with the source's objects.
 
 A crash at any point leaves a prefix of the source's log, and the next copy continues after it. Two
 mirrors at the same time copy the same files under the same names, so one of them finds files of the
@@ -15,11 +16,14 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.errors import InvalidConfigurationError, InvalidTopicError
+from spark_log.log.stripe import stripe_of
 from spark_log.metadata import (
+    ROOT_BROKER_ID,
     MetadataImage,
     MetadataRecord,
     PartitionChangeRecord,
@@ -29,7 +33,9 @@ from spark_log.metadata import (
     topic_records,
 )
 from spark_log.mirror.replication_policy import TopicFilter
-from spark_log.mirror.root.partition_mirror import CopiedPartition, PartitionMirror
+from spark_log.mirror.root.copied_partition import CopiedPartition
+from spark_log.mirror.root.partition_mirror import PartitionMirror
+from spark_log.mirror.root.stripe_mirror import StripedPartition, StripeMirror
 from spark_log.types import NewTopic, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -68,6 +74,7 @@ class RootMirror:
         self._bytes = 0
         self._lag: dict[TopicPartition, int] = {}
         self._partitions: dict[TopicPartition, tuple[object, PartitionMirror]] = {}
+        self._stripes: dict[tuple[str, int], tuple[object, StripeMirror]] = {}
 
     def copy(self) -> list[CopiedPartition]:
         """Create missing topics in the target; copy partitions up to their last stable offsets.
@@ -97,15 +104,21 @@ class RootMirror:
         for gone in self._partitions.keys() - set(partitions):
             del self._partitions[gone]
         found = self._target.metadata.known_image()  # the commit has read it
-        for tp in partitions:
-            self._partition(tp, image.topic(tp.topic), found.topic(tp.topic))
+        mirrors: list[Callable[[], list[CopiedPartition]]] = []
+        for topic in topics:
+            mirrors += self._mirrors(topic, found.topic(topic.name))
+        for number in self._stripes.keys() - {
+            (topic.topic_id, number) for topic in topics for number in _stripes_of(topic)
+        }:
+            del self._stripes[number]
         with ThreadPoolExecutor(_THREADS, "spark-log-mirror") as threads:
-            copies = [threads.submit(self._partitions[tp][1].copy) for tp in partitions]
+            copies = [threads.submit(each) for each in mirrors]
         known = {tp: self._lag[tp] for tp in partitions if tp in self._lag}
-        done = [each.result() for each in copies if each.exception() is None]
-        _log.debug("copied %d of %d partitions", len(done), len(copies))
+        done = [each for copy in copies if copy.exception() is None for each in copy.result()]
+        _log.debug("copied %d of %d partitions", len(done), len(partitions))
         self._lag = known | {each.topic_partition: each.lag for each in done}
-        return [each.result() for each in copies]
+        results = [each for copy in copies for each in copy.result()]
+        return sorted(results, key=lambda each: each.topic_partition)
 
     def metrics(self) -> dict[str, float]:
         """Return metrics since the mirror was created, under the names of `Mirror.metrics`."""
@@ -116,19 +129,71 @@ class RootMirror:
             "partition-count": len(self._lag),
         }
 
-    def _partition(self, tp: TopicPartition, topic: TopicImage, there: TopicImage) -> None:
+    def _mirrors(
+        self, topic: TopicImage, there: TopicImage
+    ) -> list[Callable[[], list[CopiedPartition]]]:
+        """Return the copies of a topic's partitions: one of each, or one of each stripe."""
+        stripes = _stripes_of(topic)
+        if stripes:
+            return [self._stripe(number, topic, there).copy for number in stripes]
+
+        def copy(partition: PartitionMirror) -> list[CopiedPartition]:
+            return [partition.copy()]
+
+        numbers = topic.partitions
+        return [
+            partial(copy, self._partition(TopicPartition(topic.name, each), topic, there))
+            for each in numbers
+        ]
+
+    def _stripe(self, number: int, topic: TopicImage, there: TopicImage) -> StripeMirror:
+        """Keep the mirror of a stripe, or replace it if the settings of its topics changed."""
+        made_by = topic.config(), there.config(), topic.num_partitions
+        key = topic.topic_id, number
+        known = self._stripes.get(key)
+        if known is None or known[0] != made_by:
+            count = topic.config().stripes
+            partitions = {
+                each: StripedPartition(
+                    self._source.replica_log(topic, each, ROOT_BROKER_ID),
+                    self._target.replica_log(there, each, ROOT_BROKER_ID),
+                    self._target.partition_log(there, each),
+                )
+                for each in sorted(topic.partitions)
+                if stripe_of(each, count) == number
+            }
+            mirror = StripeMirror(
+                topic.name,
+                self._source.stripe(topic, number).directory,
+                self._target.stripe(there, number).directory,
+                partitions,
+                self._count,
+            )
+            known = self._stripes[key] = made_by, mirror
+        return known[1]
+
+    def _partition(
+        self, tp: TopicPartition, topic: TopicImage, there: TopicImage
+    ) -> PartitionMirror:
         """Keep the mirror of a partition, or replace it if the settings of its topics changed."""
         made_by = topic.topic_id, topic.config(), there.config()
         known = self._partitions.get(tp)
         if known is None or known[0] != made_by:
             source = self._source.partition_log(topic, tp.partition)
             target = self._target.partition_log(there, tp.partition)
-            self._partitions[tp] = made_by, PartitionMirror(tp, source, target, self._count)
+            known = made_by, PartitionMirror(tp, source, target, self._count)
+            self._partitions[tp] = known
+        return known[1]
 
     def _count(self, done_bytes: int) -> None:
         with self._lock:
             self._bytes += done_bytes
         self._on_progress(done_bytes)
+
+
+def _stripes_of(topic: TopicImage) -> range:
+    """Return the numbers of a topic's stripes that have partitions."""
+    return range(min(topic.config().stripes, topic.num_partitions))
 
 
 def _records(

@@ -147,6 +147,25 @@ class Accumulator:
 
     # --- appending -------------------------------------------------------------------------------
 
+    def take_of_stripe(self, queue: PartitionQueue) -> list[PartitionQueue]:
+        """Take the other partitions of a busy partition's stripe that have batches to append.
+
+        They share its put, also those whose ``linger.ms`` is not over, as in Kafka whatever can be
+        sent to a broker is in one request. None shares that of a partition log.
+
+        Args:
+            queue: the busy partition.
+        """
+        taken: list[PartitionQueue] = []
+        now_ms = self._clock.monotonic_ms()
+        for other in queue.route.stripe_of(queue):
+            in_flight = other.in_flight
+            is_due = in_flight.retry_ms <= now_ms if in_flight else other.open or other.closed
+            if not other.is_busy and is_due:
+                self.ready.take_one(other)
+                taken.append(other)
+        return taken
+
     def drain(self, queue: PartitionQueue, max_bytes: int) -> InFlightBatches | None:
         """Return the batches to retry, or put waiting batches in flight; None without batches.
 

@@ -71,8 +71,13 @@ class InFlightBatches:
 
     def __str__(self) -> str:
         records = sum(batch.record_count for batch in self.batches)
-        size_bytes = sum(batch.reserved_bytes for batch in self.batches)
+        size_bytes = self.reserved_bytes
         return f"{len(self.batches)} batches, {records} records, {size_bytes} bytes of memory"
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Memory of the batches."""
+        return sum(batch.reserved_bytes for batch in self.batches)
 
     @property
     def is_done(self) -> bool:

@@ -59,6 +59,11 @@ class ReadyPartitions:
         queue.acquire()
         return queue
 
+    def take_one(self, queue: PartitionQueue) -> None:
+        """Mark a partition busy that is not, whenever it is ready."""
+        self.schedule(queue, NEVER_MS)
+        queue.acquire()
+
     def _wake_leader(self, ready_ms: float) -> None:
         if max(ready_ms, self.muted_until_ms) < self.leader_wakes_ms:
             self.leader_wakes_ms = -math.inf

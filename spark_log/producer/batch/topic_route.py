@@ -12,6 +12,7 @@ from spark_log.log import (
     LogAppendInfo,
     PartitionLog,
 )
+from spark_log.log.stripe import stripe_of
 from spark_log.metadata import TopicImage
 from spark_log.producer.batch.in_flight_batches import InFlightBatches
 from spark_log.producer.batch.partitioner import TopicPartitioner
@@ -201,6 +202,7 @@ class TopicRoute:
         looked_up_ms: monotonic time at which the metadata were read.
         max_record_bytes: the topic's ``max.message.bytes``.
         segment_bytes: the topic's ``segment.bytes``.
+        stripes: the topic's number of stripes; 0 if each partition has a log of its own.
         is_deleted: whether the topic was deleted. A new topic may have its name.
     """
 
@@ -214,6 +216,7 @@ class TopicRoute:
         "segment_bytes",
         "sticky",
         "sticky_bytes",
+        "stripes",
         "topic",
     )
 
@@ -251,6 +254,12 @@ class TopicRoute:
         """Whether no partition has waiting batches or a running append."""
         return all(queue.is_idle for queue in self.queues)
 
+    def stripe_of(self, queue: PartitionQueue) -> Iterable[PartitionQueue]:
+        """Return the partitions of a partition's stripe; none in a topic without stripes."""
+        if not self.stripes:
+            return ()
+        return self.queues[stripe_of(queue.partition, self.stripes) :: self.stripes]
+
     def switch_sticky_partition(self) -> None:
         """Choose another sticky partition at random (KIP-480)."""
         others = len(self.queues) - (self.sticky is not None)
@@ -273,3 +282,4 @@ class TopicRoute:
         self.topic = topic
         self.max_record_bytes = config.max_message_bytes
         self.segment_bytes = config.segment_bytes
+        self.stripes = config.stripes

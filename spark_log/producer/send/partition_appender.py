@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
@@ -15,7 +14,6 @@ from spark_log.errors import (
     LogTruncatedError,
     SparkLogError,
     StorageError,
-    StorageUnavailableError,
     UnknownOutcomeError,
 )
 from spark_log.log import (
@@ -27,13 +25,17 @@ from spark_log.log import (
     StagedSegment,
     StagingFailedError,
 )
-from spark_log.metadata import METADATA_LEASE_MS, MetadataImage
 from spark_log.producer.batch import InFlightBatches, PartitionQueue
-from spark_log.producer.send.append_errors import DeleteDelayLoweredError, TopicDeletedError
+from spark_log.producer.send.append_errors import TopicDeletedError
 from spark_log.producer.send.metadata_lookup import MetadataLookup
+from spark_log.producer.send.topic_check import TopicCheck
+from spark_log.producer.send.turn import AppendResult, Turn
 from spark_log.record import SmallBatch
 from spark_log.storage import TRANSIENT_ERRNOS
 from spark_log.threads import MergeThread
+
+if TYPE_CHECKING:
+    from spark_log.producer.send.stripe_turns import StripeTurns
 
 _log = logging.getLogger(__name__)
 
@@ -41,30 +43,15 @@ _MAX_STAGINGS: Final = 10
 """Maximum number of roots on which one attempt tries to stage its segment, one after the other."""
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
-    """The result of a successful append.
-
-    Attributes:
-        info: the offsets of the append; None if the topic accepted none of its records.
-        log_append_times_us: one item per `EncodedBatch`: the timestamp that the log gave to all its
-            records, or None.
-        size_bytes: size of the segment file.
-        image: the metadata right after the append.
-    """
-
-    info: LogAppendInfo | None
-    log_append_times_us: tuple[int | None, ...]
-    size_bytes: int
-    image: MetadataImage | None = None
-
-
 _Appended = tuple[LogAppendInfo | None, tuple[int | None, ...], int]
 """The first three fields of an `AppendResult`."""
 
 
 class PartitionAppender:
-    """Makes attempts of appends; thread-safe, with one append at a time per partition."""
+    """Makes attempts of appends; thread-safe, with one append at a time per partition.
+
+    The partitions of a stripe are appended to by one put (`StripeTurns`).
+    """
 
     def __init__(
         self,
@@ -87,39 +74,60 @@ class PartitionAppender:
             nullcontext if merges is None else merges.make_way
         )
         self._cluster = cluster
-        self._metadata = MetadataLookup(cluster)
         self._config = config
         self._acks = ALL if config.acks == "all" else 1
+        self._topics = TopicCheck(cluster, MetadataLookup(cluster))
+        self._stripes: StripeTurns | None = None
 
-    def append(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
+    def append(self, turns: Sequence[Turn]) -> None:
+        """Append the batches of some partitions, and set the outcome of each.
+
+        Args:
+            turns: partitions of one stripe, at least one; or one partition with a log of its own.
+        """
+        first = turns[0]
+        try:
+            self._cluster.store.check_root()
+            if first.queue.route.stripes:
+                self._append_to_stripe(turns)
+            else:
+                first.outcome = self._append_to_log(first.queue, first.in_flight)
+        except Exception as error:
+            for turn in turns:
+                turn.outcome = turn.outcome or error
+
+    def _append_to_stripe(self, turns: Sequence[Turn]) -> None:
+        from spark_log.producer.send.stripe_turns import StripeTurns  # late: few topics have it
+
+        stripes = self._stripes or StripeTurns(self._cluster, self._config, self._topics)
+        self._stripes = stripes
+        stripes.append(turns)
+
+    def _append_to_log(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
         """Append batches to the log of the partition that the calling thread has acquired.
-
-        After the append, the topic must still exist in the metadata: records in a directory without
-        a topic are never read, and must not be acknowledged. On an object store, metadata that were
-        the newest within the last `METADATA_LEASE_MS` are sufficient (docs/adr/0026), if the log's
-        end was known within the same time: a cleaner frees no name so soon, even if
-        ``file.delete.delay.ms`` was lowered.
 
         Raises:
             TopicDeletedError: the topic was deleted.
             UnknownOutcomeError: the batches may be in the log or not.
             SparkLogError: the batches are not in the log; `is_retriable` says whether to retry.
         """
-        self._cluster.store.check_root()
         began_ms = self._cluster.clock.monotonic_ms()
         log = queue.log or self._open(queue, began_ms)
         try:
             with self._merges_make_way():
                 info, log_append_times_us, size_bytes = self._append(log, in_flight)
         except (SparkLogError, OSError) as error:
-            if self._is_of_deleted_topic(queue, error):
+            topic = queue.route.topic
+            if self._topics.is_cause(topic, error):
                 if isinstance(error, LogTruncatedError):
-                    self._remove_recreated_directory(queue)
+                    self._topics.remove_recreated_directory(topic)
                 raise TopicDeletedError from error
             raise
         if info is None:
             return AppendResult(None, (), 0)
-        image = self._check_topic(queue, log)
+        image = self._topics.after(
+            queue.route.topic, log.config, where=queue, end_observed_ms=queue.end_observed_ms
+        )
         queue.on_appended(info, in_flight.producer, began_ms)
         _log.debug(
             "%s: appended offsets %d to %d in %d ms: attempt %d, %d bytes, %s",
@@ -133,45 +141,12 @@ class PartitionAppender:
         )
         return AppendResult(info, log_append_times_us, size_bytes, image)
 
-    def _check_topic(self, queue: PartitionQueue, log: PartitionLog) -> MetadataImage:
-        """Check after an append that readers will find it, and return the metadata."""
-        try:
-            image = self._image_after_append(queue)  # where roots can be exchanged, it checks ours
-        except (SparkLogError, OSError) as error:
-            raise UnknownOutcomeError(
-                f"{queue}: appended, but it is not known whether the topic still exists: {error}"
-            ) from error
-        if _is_deleted(queue, image):
-            self._remove_recreated_directory(queue)
-            raise TopicDeletedError
-        if image.topic(queue.topic).overrides != queue.route.topic.overrides:
-            delay_ms = image.topic(queue.topic).config().file_delete_delay_ms
-            if delay_ms < log.config.file_delete_delay_ms:
-                raise DeleteDelayLoweredError(
-                    f"{queue}: file.delete.delay.ms was lowered to {delay_ms} during the append; "
-                    f"the retry finds out whether it is in the log"
-                )
-        return image
-
-    def _image_after_append(self, queue: PartitionQueue) -> MetadataImage:
-        age_ms = self._cluster.clock.monotonic_ms() - queue.end_observed_ms
-        if age_ms < METADATA_LEASE_MS:
-            return self._metadata.recent_image()
-        return self._metadata.image()
-
     def catch_up(self, queue: PartitionQueue) -> None:
         """Bring the other replicas up to the records that were acknowledged with ``acks=1``."""
         if self._acks == ALL or queue.log is None:
             return
         with self._cluster.suppressed.suppress("replication", queue.log.directory, SparkLogError):
             queue.log.catch_up()
-
-    def _remove_recreated_directory(self, queue: PartitionQueue) -> None:
-        """Remove the directory of a deleted topic that a late append created again."""
-        directory = queue.route.topic.directory
-        suppressed = self._cluster.suppressed
-        with suppressed.suppress("removal of a late append", directory, Exception):
-            self._cluster.store.delete_directory(directory)
 
     def is_retriable(self, error: Exception) -> bool:
         """Return whether a retry of the same append may succeed."""
@@ -185,9 +160,8 @@ class PartitionAppender:
         return self._is_root_missing()
 
     def _open(self, queue: PartitionQueue, now_ms: float) -> PartitionLog:
-        if _is_deleted(queue, self._metadata.recent_image()):
-            raise TopicDeletedError
         topic = queue.route.topic
+        self._topics.before(topic)
         log = self._cluster.partition_log(
             topic, queue.partition, merge_executor=self._merge_executor
         )
@@ -262,26 +236,9 @@ class PartitionAppender:
             writer.discard()
             raise
 
-    def _is_of_deleted_topic(self, queue: PartitionQueue, error: Exception) -> bool:
-        """Return whether an append failed because its topic was deleted.
-
-        To the append, the deleted files look like damage.
-        """
-        if isinstance(error, InvalidRecordError | StorageUnavailableError):
-            return False  # these are not about missing files
-        try:
-            return _is_deleted(queue, self._cluster.image())
-        except (SparkLogError, OSError):
-            return False
-
     def _is_root_missing(self) -> bool:
         try:
             self._cluster.store.check_root()
         except StorageError as error:
             return error.retriable
         return False
-
-
-def _is_deleted(queue: PartitionQueue, image: MetadataImage) -> bool:
-    topic = image.find(queue.topic)
-    return topic is None or topic.topic_id != queue.route.topic.topic_id

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -21,16 +22,19 @@ from spark_log.producer.send.append_errors import (
 )
 from spark_log.producer.send.batch_completer import BatchCompleter
 from spark_log.producer.send.client_throttle import ClientThrottle
-from spark_log.producer.send.partition_appender import AppendResult, PartitionAppender
+from spark_log.producer.send.partition_appender import PartitionAppender
 from spark_log.producer.send.producer_identity import ProducerIdentity
-from spark_log.producer.transaction import APPENDING, TransactionManager
+from spark_log.producer.send.turn import AppendResult, Turn
 from spark_log.record import ProducerAppend
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
 if TYPE_CHECKING:
-    from spark_log.producer.transaction import TransactionalIdentity
+    from spark_log.producer.transaction import TransactionalIdentity, TransactionManager
 
 _log = logging.getLogger(__name__)
+
+MAX_OBJECT_BYTES: Final = 33_554_432
+"""Maximum size of the batches of all partitions that share the put of an object of a stripe."""
 
 _MAX_SEGMENT_FILL: Final = 0.9
 """Maximum share of ``segment.bytes`` that the records of one append take; the rest is framing."""
@@ -42,7 +46,8 @@ class Sender:
     One turn with a partition is `send_batches`, from top to bottom: drain the waiting batches,
     attempt the append, and complete the batches, or react to the error: retry, move or fail them. A
     thread acquires the partition before its turn, with `ReadyPartitions.take`, and releases it at
-    the end. A partition has one append at a time, and a retried append goes before later batches.
+    the end. In a topic with stripes a turn is of all partitions of the stripe that have batches. A
+    partition has one append at a time, and a retried append goes before later batches.
     """
 
     def __init__(
@@ -91,19 +96,41 @@ class Sender:
         return queue is not None
 
     def send_batches(self, queue: PartitionQueue) -> None:
-        """Make one attempt to append the batches of an acquired partition, and release it."""
+        """Make one attempt to append the batches of an acquired partition, and release it.
+
+        The other partitions of its stripe that have batches are taken, too: all share a put.
+        """
+        turns: list[Turn] = []
+        if not self._throttle.check():
+            with self._accumulator.lock:
+                others = self._accumulator.take_of_stripe(queue)
+            left_bytes = self._max_append_bytes(queue)
+            for each in (queue, *others):
+                with self._guarded(each):
+                    in_flight = self._drain(each, left_bytes) if left_bytes > 0 else None
+                    if in_flight is None:
+                        self._release(each)
+                        continue
+                    left_bytes -= in_flight.reserved_bytes
+                    turns.append(Turn(each, in_flight))
+        else:
+            self._release(queue)
+        began_ms = self._clock.monotonic_ms()
+        self._append(turns)
+        for turn in turns:
+            with self._guarded(turn.queue):
+                outcome = turn.outcome
+                assert outcome is not None
+                if isinstance(outcome, AppendResult):
+                    self._complete(turn.queue, turn.in_flight, outcome, began_ms)
+                else:
+                    self._react(turn.queue, turn.in_flight, outcome)
+
+    @contextmanager
+    def _guarded(self, queue: PartitionQueue) -> Iterator[None]:
+        """Fail a partition's records after an error of the program, and release it."""
         try:
-            in_flight = None if self._throttle.check() else self._drain(queue)
-            if in_flight is None:
-                self._release(queue)
-                return
-            began_ms = self._clock.monotonic_ms()
-            try:
-                appended = self._append(queue, in_flight)
-            except Exception as error:
-                self._react(queue, in_flight, error)
-            else:
-                self._complete(queue, in_flight, appended, began_ms)
+            yield
         except Exception as error:  # even a bug must not leave futures waiting
             _log.exception("appending to %s failed", queue)
             self._completer.fail_partition(queue, error)
@@ -112,10 +139,15 @@ class Sender:
 
     # --- the steps of a turn ---------------------------------------------------------------------
 
-    def _drain(self, queue: PartitionQueue) -> InFlightBatches | None:
-        """Return the batches to retry, or put waiting ones in flight; None without batches."""
+    def _max_append_bytes(self, queue: PartitionQueue) -> int:
+        """Return the size of the batches of one put."""
         max_bytes = int(_MAX_SEGMENT_FILL * queue.route.segment_bytes)
-        max_bytes = min(max_bytes, self._throttle.max_append_bytes)
+        if queue.route.stripes:
+            max_bytes = min(max_bytes, MAX_OBJECT_BYTES)
+        return min(max_bytes, self._throttle.max_append_bytes)
+
+    def _drain(self, queue: PartitionQueue, max_bytes: int) -> InFlightBatches | None:
+        """Return the batches to retry, or put waiting ones in flight; None without batches."""
         with self._accumulator.lock:
             if queue.in_flight is not None and queue.in_flight.is_done:  # all have expired
                 self._completer.drop_in_flight(queue)
@@ -127,8 +159,20 @@ class Sender:
                     batch.acknowledge(NO_OFFSET)
         return in_flight
 
-    def _append(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
-        """Make one attempt of an append, with the identity that the log recognizes it by."""
+    def _append(self, turns: Sequence[Turn]) -> None:
+        """Make one attempt of an append, and set the outcome of each partition."""
+        ready: list[Turn] = []
+        for turn in turns:
+            try:
+                self._identify(turn.queue, turn.in_flight)
+                ready.append(turn)
+            except Exception as error:
+                turn.outcome = error
+        if ready:
+            self._appender.append(ready)
+
+    def _identify(self, queue: PartitionQueue, in_flight: InFlightBatches) -> None:
+        """Give an append the identity that the log recognizes it by."""
         in_flight.attempts += 1
         if self._completer.fatal_error is not None:
             raise self._completer.fatal_error
@@ -138,7 +182,6 @@ class Sender:
             self._transaction.check_can_append()
         if self._identity.is_idempotent and not in_flight.is_outcome_unknown:
             in_flight.producer = self._next_identity(queue, in_flight)
-        return self._appender.append(queue, in_flight)
 
     def _next_identity(self, queue: PartitionQueue, in_flight: InFlightBatches) -> ProducerAppend:
         try:
@@ -257,7 +300,7 @@ class Sender:
             self._completer.fatal_error is None
             and self._config.acks != "0"
             and in_flight.attempts <= self._config.retries
-            and (self._transaction is None or self._transaction.state in APPENDING)
+            and (self._transaction is None or self._transaction.appends)
         )
 
     def _fail(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:

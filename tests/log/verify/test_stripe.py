@@ -119,6 +119,14 @@ class TestSound:
         file_of(cluster, 0).unlink()
         assert findings(cluster) == [(LogFindingKind.SPENT_OBJECT, LogSeverity.NOTE, name(1))]
 
+    def test_objects_of_a_copy_that_went_on_from_a_marker(self, cluster, stripe):
+        append(cluster, records(0, 6))
+        stripe.take_home()
+        file_of(cluster, 2, is_home=True).unlink()
+        for number in (1, 2):
+            file_of(cluster, number).unlink()
+        assert {severity for _, severity, _ in findings(cluster)} == {LogSeverity.NOTE}
+
     def test_segments_at_home_whose_marker_was_not_put(self, cluster, stripe, monkeypatch):
         monkeypatch.setattr(HomeTaker, "put_marker", lambda self: None)
         stripe.take_home()
