@@ -32,6 +32,11 @@ from spark_log.storage.memory import MemoryStore
 
 PARTITIONS = (10, 100, 1000)
 TRIES = 7
+HOME_PARTITIONS = 100
+HOME_BYTES = 30_000_000
+HOME_RECORDS = (1, 10, 100)
+"""Records of 1 KiB in each batch that is taken home."""
+
 TOPIC_ID = "BAmGwfbUQVSsLzdzBSFxhA"
 TOPIC = f"flights.{TOPIC_ID}"
 CONFIG = TopicConfig.parse({"flush.on.append": False, "merge.tail.segments": 0})
@@ -48,13 +53,14 @@ class Topic:
         striped: the logs of the stripe's partitions.
     """
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, name: str = "stripes") -> None:
         """Open a topic.
 
         Args:
             partitions: number of partitions.
+            name: a name of its files in memory.
         """
-        self.store = MemoryStore(f"stripes of {partitions}")
+        self.store = MemoryStore(f"{name}, {partitions} partitions")
         self.stripe = StripeDirectory(
             self.store, stripe_path(TOPIC, 0), topic_id=TOPIC_ID, stripe=0, config=CONFIG
         )
@@ -90,16 +96,36 @@ class Topic:
         )
 
 
-def batch_of(number: int) -> BatchAppend:
-    """Return one record of 100 bytes with a sequence number."""
+def batch_of(number: int, count: int = 1, size_bytes: int = 100) -> BatchAppend:
+    """Return records with values of a size, and the sequence numbers from ``number`` on."""
     columns = [
-        pa.nulls(1, pa.binary()),
-        pa.array([b"x" * 100], pa.binary()),
-        pa.nulls(1, HEADERS_TYPE),
-        pa.array([1_700_000_000_000_000], pa.int64()).view(TIMESTAMP_TYPE),
+        pa.nulls(count, pa.binary()),
+        pa.array([b"x" * size_bytes] * count, pa.binary()),
+        pa.nulls(count, HEADERS_TYPE),
+        pa.array([1_700_000_000_000_000] * count, pa.int64()).view(TIMESTAMP_TYPE),
     ]
     records = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
     return BatchAppend(records, ProducerAppend(7, 0, number))
+
+
+def home_mb_per_s(records: int) -> float:
+    """Return the MB of records that are taken home in a second of CPU.
+
+    Args:
+        records: number of records of 1 KiB in each batch. Each object has one batch of each
+            partition.
+    """
+    topic = Topic(HOME_PARTITIONS, f"home of {records}")
+    appender = StripeAppender(topic.stripe)
+    objects = HOME_BYTES // (HOME_PARTITIONS * records * 1024)
+    for number in range(objects):
+        batch = batch_of(number * records, records, 1024)
+        appender.append([StripeEntry(each, batch) for each in range(HOME_PARTITIONS)])
+    began_s = time.process_time()
+    taken = take_home(topic.stripe, topic.directory)
+    spent_s = time.process_time() - began_s
+    assert taken is not None
+    return taken.size_bytes / 1e6 / spent_s
 
 
 def read_all(logs: Sequence[LocalLog], offset: int) -> None:
@@ -138,6 +164,9 @@ def figures() -> Iterator[Figure]:
         object_bytes = topic.size_bytes(topic.stripe.path, ".stripe") / partitions
         yield Figure(f"{partitions} partitions: size, a segment each", alone_bytes, "bytes")
         yield Figure(f"{partitions} partitions: size, one object", object_bytes, "bytes")
+    for records in HOME_RECORDS:
+        name = f"taken home, batches of {records} records of 1 KiB, for each second of CPU"
+        yield Figure(name, home_mb_per_s(records), "MB")
 
 
 def measure(options: argparse.Namespace) -> Report:

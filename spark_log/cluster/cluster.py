@@ -367,6 +367,9 @@ class Cluster:
                     stripe=number,
                     config=config,
                     clock=self.clock,
+                    has_existence_marker=True,
+                    check_root=partial(self.check_broker, ROOT_BROKER_ID),
+                    suppressed=SuppressedErrors(self.suppressed),
                 )
                 found = self._stripes[key] = Stripe(directory, partial(self._files_at_home, topic))
             return found

@@ -178,6 +178,8 @@ class StripeAppender:
         directory, tail = self._directory, self._tail
         staged, chosen, entries = append.staged(compression)
         number = tail.state.next_number
+        if not number:
+            directory.check_root()
         was_put = staged.append_id in append.puts
         append.on_put(staged.append_id, chosen, number)
         # Before the put: a pause after it must not make the observation look newer than it is.
@@ -197,6 +199,7 @@ class StripeAppender:
         else:
             if self.is_final():
                 append.puts.clear()  # the others had this number, too
+                self._on_first(number)
                 append.succeed(chosen, entries.headers, tail.on_own_object(entries, asked_ms))
                 return
             _log.debug("%s: the put of %d took too long to count", directory.path, number)
@@ -229,8 +232,13 @@ class StripeAppender:
         """Recognise an object that this append has put."""
         append = self._append
         if append is not None and found.append_id in append.puts:
+            self._on_first(found.number)
             chosen = append.puts[found.append_id]
             append.succeed(chosen, found.directory.headers, offsets, is_duplicate=True)
+
+    def _on_first(self, number: int) -> None:
+        if not number:
+            self._directory.create_existence_marker()
 
 
 class _Append:

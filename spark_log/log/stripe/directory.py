@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_log.config import TopicConfig
-from spark_log.errors import CorruptRecordError, NotFoundError
-from spark_log.log.stripe.file_names import StripeFileName
+from spark_log.errors import (
+    CorruptRecordError,
+    LogTruncatedError,
+    NotFoundError,
+    SparkLogError,
+)
+from spark_log.log.files import ExistenceMarker
+from spark_log.log.stripe.file_names import StripeFileName, stripe_of
 from spark_log.log.stripe.home_marker import decode_home
 from spark_log.log.stripe.state import StripeState
 from spark_log.log.stripe.stripe_object import StripeObject
@@ -19,7 +25,7 @@ from spark_log.storage import (
     newest_modified_us,
 )
 from spark_log.types import StripeDescription
-from spark_log.util import SYSTEM_CLOCK, Clock
+from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,7 @@ class StripeDirectory:
         config: the topic's settings.
         clock: the clock whose monotonic time dates what is known.
         valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``.
+        check_root: function that raises a `StorageError` if the root was emptied.
     """
 
     def __init__(
@@ -91,6 +98,9 @@ class StripeDirectory:
         stripe: int,
         config: TopicConfig | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        has_existence_marker: bool = False,
+        check_root: Callable[[], None] = lambda: None,
+        suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
         """Access no storage yet.
 
@@ -101,7 +111,15 @@ class StripeDirectory:
             stripe: number of the stripe.
             config: the topic's settings; None for the defaults.
             clock: the clock whose monotonic time dates what is known.
+            has_existence_marker: whether a file outside of the directory shows that the stripe has
+                had objects, so that the removal of all of its files is noticed.
+            check_root: called before the put of the first object; it raises a `StorageError` if the
+                root was emptied.
+            suppressed: counter of errors that fail no append.
         """
+        self.check_root = check_root
+        self._existence_marker = ExistenceMarker(path) if has_existence_marker else None
+        self._suppressed = suppressed
         self.store = store
         self.path = path
         self.topic_id = topic_id
@@ -132,6 +150,49 @@ class StripeDirectory:
             StorageError: the storage does not answer.
         """
         return StripeListing.of(tuple(self.store.list(self.path)))
+
+    def has_had_objects(self) -> bool:
+        """Return whether an existence marker shows that the stripe has had objects.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        return self._existence_marker is not None and self._existence_marker.exists(self.store)
+
+    def create_existence_marker(self) -> None:
+        """Create the existence marker of a stripe that has just got its first object.
+
+        This is done before the object is acknowledged. After an error the stripe has no marker:
+        then only processes that knew the stripe notice that all of its files are gone.
+        """
+        if self._existence_marker is not None:
+            with self._suppressed.suppress("witness", self.path, SparkLogError):
+                self._existence_marker.create(self.store)
+
+    def check_partition(self, partition: int) -> None:
+        """Check that a partition is in this stripe.
+
+        Raises:
+            ValueError: it is in another stripe of the topic.
+        """
+        stripes = self.config.stripes
+        if stripes and stripe_of(partition, stripes) != self.stripe:
+            raise ValueError(
+                f"{self.path}: partition {partition} is in stripe {stripe_of(partition, stripes)} "
+                f"of {stripes}: append to that stripe"
+            )
+
+    def truncated(self, end_number: int, reached: int) -> LogTruncatedError:
+        """Return the error for a stripe that ends before a number that it had reached."""
+        what = f"ends at object {end_number}" if end_number else "is empty"
+        return LogTruncatedError(
+            f"{self.path}: the stripe {what}, but it had reached {reached}: its topic was deleted, "
+            f"or files were removed. Restore them from a copy. Until then appends are refused, "
+            f"since they would use offsets again",
+            path=self.path,
+            log_end_offset=end_number,
+            witnessed_offset=reached,
+        )
 
     def describe(self) -> StripeDescription:
         """Describe the stripe, by a listing.

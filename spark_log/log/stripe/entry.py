@@ -75,12 +75,14 @@ def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]
         Indexes of the entries, sorted by partition; at least one if an entry waits.
     """
     of_partition: dict[int, ConsecutiveBatches] = {}
+    closed: set[int] = set()
     chosen = []
     for index in waiting:
         entry = entries[index]
-        is_first = entry.partition not in of_partition
-        if not is_first and entry.expected_end_offset is not None:
-            continue  # those before it move the end
+        if entry.expected_end_offset is not None and entry.partition in of_partition:
+            closed.add(entry.partition)  # those before it move the end, and others follow it
+        if entry.partition in closed:
+            continue
         consecutive = of_partition.setdefault(entry.partition, ConsecutiveBatches())
         if consecutive.accepts(entry.content):
             chosen.append(index)
@@ -90,16 +92,19 @@ def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]
 def first_of_producers(entries: Sequence[StripeEntry], waiting: Iterable[int]) -> list[int]:
     """Return the waiting entries that are the first of their producer in their partition.
 
-    The state decides these; entries behind them follow, or wait until these are decided. Entries
-    without a producer that expect an offset are decided, too.
+    The state decides these; entries behind them follow, or wait until these are decided. An entry
+    that expects an offset is decided, too, when none of its partition is before it.
     """
     seen: set[tuple[int, int | None]] = set()
+    partitions: set[int] = set()
     firsts = []
     for index in waiting:
-        if not entries[index].has_to_be_decided:
-            continue
-        key = entries[index].partition, entries[index].producer_id
-        if key not in seen:
+        entry = entries[index]
+        key = entry.partition, entry.producer_id
+        is_next = entry.expected_end_offset is None or entry.partition not in partitions
+        partitions.add(entry.partition)
+        if entry.has_to_be_decided and key not in seen:
             seen.add(key)
-            firsts.append(index)
+            if is_next:
+                firsts.append(index)
     return firsts

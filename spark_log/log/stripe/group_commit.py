@@ -52,7 +52,7 @@ class GroupCommit:
     def __init__(self, directory: StripeDirectory) -> None:
         """Access no storage yet."""
         self._appender = self.appender_class(directory)
-        self._path = directory.path
+        self._directory = directory
         self._changed = type(self).condition_class()
         self._waiting: deque[_Request] = deque()
         self._is_busy = False
@@ -74,7 +74,12 @@ class GroupCommit:
         Returns:
             The result of each entry (`StripeAppender.append`). Errors may be shared by several
             threads.
+
+        Raises:
+            ValueError: a partition is in another stripe; nothing was appended.
         """
+        for entry in entries:
+            self._directory.check_partition(entry.partition)
         request = _Request(entries, compression)
         with self._changed:
             self._waiting.append(request)
@@ -98,9 +103,9 @@ class GroupCommit:
         entries = [entry for request in group for entry in request.entries]
         results: Sequence[AppendResult] = [
             UnknownOutcomeError(
-                f"{self._path}: the thread that appended these records ended. Read the end of "
-                f"their partition to see whether they are in it",
-                path=self._path,
+                f"{self._directory.path}: the thread that appended these records ended. Read the "
+                f"end of their partition to see whether they are in it",
+                path=self._directory.path,
             )
         ] * len(entries)
         try:

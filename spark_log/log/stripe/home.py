@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,12 +25,19 @@ from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.home_marker import encode_home
 from spark_log.log.stripe.stripe_object import StripeObject
 from spark_log.log.stripe.tail import StripeTail
-from spark_log.record import BatchHeader, rebase_batches
+from spark_log.record import BatchHeader, int_array
 
 _log = logging.getLogger(__name__)
 
 MAX_HOME_BYTES: Final = 134_217_728
 """Bytes of records with which one round of taking home stops reading objects."""
+
+GATHERED_BYTES: Final = 8_388_608
+"""Bytes of records that are sorted by partition together: by one copy, however small batches are.
+"""
+
+_SMALL_BYTES: Final = 4_096
+"""Mean size of batches below which it is faster to copy them than to keep a piece for each."""
 
 OpenPartition = Callable[[int], PartitionDirectory]
 """Returns the directory of a partition's records at home."""
@@ -56,17 +64,49 @@ class TakenHome:
 
 @dataclass(frozen=True, slots=True)
 class PlacedBatches:
-    """Consecutive batches of one partition, out of one Arrow batch of an object.
+    """Consecutive batches of one partition, out of one object or several.
 
     Attributes:
         base_offset: the first record's offset.
-        headers: the batches' headers; their offset deltas count the rows of the object.
+        headers: the batches' headers, relative to the partition's first record of the round.
         records: the rows of all of them.
     """
 
     base_offset: int
     headers: Sequence[BatchHeader]
     records: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class _GatheredBatches:
+    """The batches of one Arrow batch of an object.
+
+    Attributes:
+        partitions: the partition of each batch, int32.
+        offsets: the first offset of each batch, int64.
+        headers: the batches' headers.
+        records: the rows of all of them.
+    """
+
+    partitions: np.ndarray
+    offsets: np.ndarray
+    headers: Sequence[BatchHeader]
+    records: pa.RecordBatch
+
+    def sorted(self) -> _GatheredBatches:
+        """Return the same batches, sorted by partition. Those of a partition keep their order."""
+        order = np.argsort(self.partitions, kind="stable")
+        counts = np.array([header.record_count for header in self.headers], np.int64)
+        begins = (np.cumsum(counts) - counts)[order]
+        counts = counts[order]
+        moved_by = begins - (np.cumsum(counts) - counts)
+        rows = np.arange(self.records.num_rows) + np.repeat(moved_by, counts)
+        return _GatheredBatches(
+            self.partitions[order],
+            self.offsets[order],
+            [self.headers[index] for index in order.tolist()],
+            self.records.take(int_array(rows, pa.int64())),
+        )
 
 
 def take_home(
@@ -106,6 +146,8 @@ class HomeTaker:
         self._open_partition = open_partition
         self._max_bytes = max_bytes
         self._records: dict[int, list[PlacedBatches]] = defaultdict(list)
+        self._gathered: list[_GatheredBatches] = []
+        self._gathered_bytes = 0
         self._objects = 0
         self._bytes = 0
         self._taken_from = 0
@@ -122,6 +164,7 @@ class HomeTaker:
         self._forget_what_is_home()
         if not self._objects:
             return None
+        self._sort()
         self.put_segments(self._records)
         self.put_marker()
         number = tail.state.next_number
@@ -143,15 +186,7 @@ class HomeTaker:
             write_home(
                 self._open_partition(partition),
                 base_offset,
-                (
-                    rebase_batches(
-                        each.headers,
-                        each.records,
-                        each.base_offset - each.headers[0].base_offset_delta - base_offset,
-                        with_offsets=False,
-                    )
-                    for each in placed
-                ),
+                ((tuple(each.headers), each.records) for each in placed),
                 compression="none" if of_topic == "producer" else of_topic,
                 index_interval_bytes=config.index_interval_bytes,
             )
@@ -171,20 +206,76 @@ class HomeTaker:
             directory.store.put_if_absent(path, content)
 
     def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
-        """Keep the records of an object, by partition."""
+        """Keep the records of an object."""
         self._forget_what_is_home()
         self._objects += 1
-        for partition, entries in found.directory.groups():
-            number = entries.start
-            for headers, records in found.read(entries):
-                placed = PlacedBatches(int(offsets[number]), headers, records)
-                self._records[partition].append(placed)
-                self._bytes += int(records.nbytes)
-                number += len(headers)
+        number, partitions = 0, found.directory.partitions
+        for headers, records in found.read(range(len(found.directory))):
+            entries = slice(number, number + len(headers))
+            self._gathered.append(
+                _GatheredBatches(partitions[entries], offsets[entries], headers, records)
+            )
+            self._gathered_bytes += int(records.nbytes)
+            self._bytes += int(records.nbytes)
+            number += len(headers)
+        if self._gathered_bytes >= GATHERED_BYTES:
+            self._sort()
+
+    def _sort(self) -> None:
+        """Sort what was gathered by partition."""
+        for partition, offsets, headers, records in _by_partition(self._together()):
+            placed = self._records[partition]
+            first = placed[0].base_offset if placed else int(offsets[0])
+            deltas = (offsets - first).tolist()
+            moved = [
+                replace(
+                    header,
+                    base_offset_delta=delta,
+                    last_offset_delta=delta + header.record_count - 1,
+                )
+                for header, delta in zip(headers, deltas, strict=True)
+            ]
+            placed.append(PlacedBatches(int(offsets[0]), moved, records))
+        self._gathered, self._gathered_bytes = [], 0
+
+    def _together(self) -> list[_GatheredBatches]:
+        """Return what was gathered; as one if its batches are small, so that few pieces remain."""
+        gathered = self._gathered
+        batches = sum(len(each.headers) for each in gathered)
+        if len(gathered) < 2 or self._gathered_bytes >= batches * _SMALL_BYTES:
+            return gathered
+        return [
+            _GatheredBatches(
+                np.concatenate([each.partitions for each in gathered]),
+                np.concatenate([each.offsets for each in gathered]),
+                [header for each in gathered for header in each.headers],
+                pa.concat_batches([each.records for each in gathered]),
+            ).sorted()
+        ]
 
     def _forget_what_is_home(self) -> None:
         """Forget the records of objects in whose place a newer home marker has come."""
         if self._tail.taken_from != self._taken_from:
             self._taken_from = self._tail.taken_from
             self._records.clear()
-            self._objects = self._bytes = 0
+            self._gathered.clear()
+            self._objects = self._bytes = self._gathered_bytes = 0
+
+
+def _by_partition(
+    gathered: Sequence[_GatheredBatches],
+) -> Iterator[tuple[int, np.ndarray, Sequence[BatchHeader], pa.RecordBatch]]:
+    """Yield consecutive batches of a partition: its number, offsets, headers, and the rows."""
+    for each in gathered:
+        ends = np.cumsum([header.record_count for header in each.headers]).tolist()
+        changes = (np.flatnonzero(np.diff(each.partitions)) + 1).tolist()
+        row = 0
+        for first, behind in pairwise([0, *changes, len(ends)]):
+            end = ends[behind - 1]
+            yield (
+                int(each.partitions[first]),
+                each.offsets[first:behind],
+                each.headers[first:behind],
+                each.records.slice(row, end - row),
+            )
+            row = end

@@ -12,12 +12,7 @@ from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
 
-from spark_log.errors import (
-    CorruptRecordError,
-    LogTruncatedError,
-    NotFoundError,
-    SparkLogError,
-)
+from spark_log.errors import CorruptRecordError, NotFoundError, SparkLogError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.producers import OpenTransaction, ProducerState
 from spark_log.log.stripe.directory import StripeDirectory
@@ -413,14 +408,6 @@ class StripeReader(LogCache):
             self._advance_home()
             if self._tail.home_number > number:
                 raise NotFoundError(f"{path} was freed", path=path)
-            if self._tail.is_gone:
-                end_offset = self._tail.state.next_number
-                raise LogTruncatedError(
-                    f"{self.directory.path}: the stripe is empty, but it had reached object "
-                    f"{end_offset}: its topic was deleted, or files were removed. Restore them "
-                    f"from a copy",
-                    path=path,
-                )
 
     # --- what is known ----------------------------------------------------------------------------
 

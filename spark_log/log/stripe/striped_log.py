@@ -29,6 +29,8 @@ class StripedSnapshots(Snapshots):
     def newest(self, view: LogView) -> Snapshot | None:
         """Return the newest snapshot at home, or that of the home marker if it is newer.
 
+        That of the marker has the summaries of the one at home.
+
         Raises:
             StorageError: the storage does not answer, so it is not known whether one exists.
         """
@@ -49,7 +51,9 @@ class StripedSnapshots(Snapshots):
             unlisted=((0, producers.offset),) if producers.offset else (),
         )
         entries = producers.entries()
-        return Snapshot(producers.offset, (), ProducerState(producers.offset, entries, index))
+        summaries = () if found is None else found.segments
+        state = ProducerState(producers.offset, entries, index)
+        return Snapshot(producers.offset, summaries, state)
 
     def write(self, view: LogView | None = None) -> Snapshot:
         """Write a snapshot of the files at home.

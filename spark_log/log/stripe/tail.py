@@ -76,11 +76,6 @@ class StripeTail:
         """Whether the next number, if it was unused, was not used and freed since."""
         return not self._directory.is_outdated(self.observed_ms)
 
-    @property
-    def is_gone(self) -> bool:
-        """Whether the last listing showed no file, though the stripe had objects."""
-        return not self._listed_home and not self._listed_end and self.state.next_number > 0
-
     def doubt(self) -> None:
         """List the stripe before the next object is read or put."""
         self.observed_ms = -math.inf
@@ -152,10 +147,11 @@ class StripeTail:
 
         Raises:
             CorruptRecordError: the home marker is damaged.
+            LogTruncatedError: the stripe ends before a number that it had reached.
             StorageTimeoutError: each listing took longer than it is valid.
             StorageError: the storage does not answer.
         """
-        directory, has_jumped = self._directory, False
+        directory, has_jumped, lost = self._directory, False, False
         for _ in range(_MAX_SLOW_LISTINGS):
             asked_ms = directory.clock.monotonic_ms()
             listing = directory.list()
@@ -166,6 +162,13 @@ class StripeTail:
                     has_jumped = True
             except NotFoundError:
                 continue  # freed since, below a newer marker
+            end_number = max(number, listing.end_number)
+            reached = self.state.next_number or (not end_number and directory.has_had_objects())
+            if end_number < reached:
+                if lost:  # a listing may lack an object that was put during it
+                    raise directory.truncated(end_number, int(reached))
+                lost = True
+                continue
             self.storage_us = max(self.storage_us, listing.newest_us)
             with self._lock:
                 self.state.on_listed(listing.newest_us, directory.config.producer_id_expiration_ms)

@@ -27,7 +27,7 @@ def settings(**config):
     return TopicConfig.parse({"flush_on_append": False, **ANY_TIME, **config})
 
 
-def open_stripe(store, clock, stripe=0, **config):
+def open_stripe(store, clock, stripe=0, *, guards=None, **config):
     return StripeDirectory(
         store,
         stripe_path(TOPIC, stripe),
@@ -35,15 +35,16 @@ def open_stripe(store, clock, stripe=0, **config):
         stripe=stripe,
         config=settings(**config),
         clock=clock,
+        **guards or {},
     )
 
 
 class Process:
     """A process that appends to a stripe, reads it and takes it home."""
 
-    def __init__(self, store, clock, **config):
+    def __init__(self, store, clock, *, guards=None, **config):
         self.store, self.clock, self.config = store, clock, settings(**config)
-        self.directory = open_stripe(store, clock, **config)
+        self.directory = open_stripe(store, clock, guards=guards, **config)
         self.appender = StripeAppender(self.directory)
         self.stripe = Stripe(self.directory, lambda partition: self.home(partition).files)
         self.group, self.reader = self.stripe.appends, self.stripe.reader

@@ -11,6 +11,7 @@ from spark_log.errors import (
     OffsetOutOfRangeError,
     StorageError,
 )
+from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.stripe import free
 from spark_log.log.stripe import reader as stripe_reader
@@ -318,9 +319,21 @@ def test_a_home_marker_that_vanishes_is_damage(process, other, memory_store):
         process.log(0).producers()
 
 
+def test_the_summaries_of_a_snapshot_at_home_stay_known_after_a_newer_marker(process, other):
+    other.append(batch(0, count=2))
+    other.take_home()
+    other.home(0).snapshots.write()
+    other.append(batch(0, 2))
+    other.take_home()
+    log = process.log(0)
+    newest = log.snapshots.newest(log.observe())
+    assert newest.offset == 3
+    assert [each.end_offset for each in newest.segments] == [2]
+
+
 def test_few_large_objects_are_kept_open(process, other, monkeypatch):
     """So many as fit into half of the budget: else the budget would drop all of them each time."""
-    monkeypatch.setattr(stripe_reader.LOG_CACHES, "limit_bytes", 4_000)
+    monkeypatch.setattr(LOG_CACHES, "limit_bytes", 4_000)
     for number in range(5):
         other.append(batch(0, number))
     process.reader.poll()

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from spark_log.log.read import IsolationLevel
 from spark_log.log.segment import file as segment_file
+from spark_log.log.stripe import home as stripe_home
 from spark_log.log.stripe import reader as stripe_reader
 from spark_log.log.stripe import tail as stripe_tail
 from spark_log.log.stripe import take_home
@@ -65,6 +66,7 @@ class StripesSimulation(Simulation):
             (StripeReader, "lock_class", staticmethod(lock)),
             (stripe_reader, "OBJECTS_PER_LISTING", profile.objects_per_listing),
             (stripe_reader, "MAX_OPEN_OBJECTS", 2),
+            (stripe_home, "GATHERED_BYTES", 1000),
             (stripe_tail, "OBJECTS_AHEAD", profile.objects_ahead),
             *(
                 ((segment_file, name, 2048) for name in ("WHOLE_BYTES", "TAIL_BYTES"))

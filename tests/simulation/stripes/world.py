@@ -116,6 +116,7 @@ class StripesWorld:
         self.config = TopicConfig.parse(
             {
                 "file.delete.delay.ms": DELETE_DELAY_MS,
+                "stripes": self.profile.stripes,
                 "flush.on.append": False,
                 "producer.id.expiration.ms": 1000 * DELETE_DELAY_MS,
                 "message.timestamp.before.max.ms": UNLIMITED_MS,
@@ -132,6 +133,7 @@ class StripesWorld:
             stripe=stripe,
             config=self.config,
             clock=self.clock,
+            has_existence_marker=True,
         )
 
     def open_stripes(self) -> dict[int, Stripe]:
