@@ -30,8 +30,8 @@ from spark_log.cli.format import (
 from spark_log.cli.options import with_option_groups
 from spark_log.cli.terminal import with_examples
 from spark_log.errors import CorruptRecordError
+from spark_log.log import ProducerEntry
 from spark_log.log.files import SegmentName
-from spark_log.log.producers import ProducerEntry
 from spark_log.log.stripe import StripeFileName
 from spark_log.record import NO_SEQUENCE, SEQUENCES, BatchHeader, LeaderChange, parse_leader_change
 from spark_log.util import printable
