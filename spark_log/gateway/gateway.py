@@ -71,7 +71,6 @@ class Gateway:
         self.cluster = cluster
         self.apis = apis
         self.features: Mapping[str, int] = {"group.version": 1, "transaction.version": 2}
-        self.transactions = Transactions(cluster)
         self.admin = admin
         self._pool = BlockingPool(
             config.num_io_threads,
@@ -102,6 +101,7 @@ class Gateway:
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
         self._racks: list[str] = []
         self.partitions = Partitions(cluster, config, self.run_blocking)
+        self.transactions = Transactions(cluster, self.partitions.marker_log)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
 
     async def run_blocking(self, call: Callable[..., _Result], *args: Any) -> _Result:

@@ -352,6 +352,18 @@ class PartitionLog:
             return self._striped.append_markers(markers)
         return self._appender.append_markers(markers)
 
+    @property
+    def appended_stable_offset(self) -> tuple[int, int] | None:
+        """The last stable offset after an append of this object, and the end that it belongs to.
+
+        None if it is not known: no producer has appended, or the partition has several replicas.
+        """
+        if self.states.current().is_replicated:
+            return None
+        appender = self.replica.appender
+        stable_offset = appender.last_stable_offset
+        return None if stable_offset is None else (stable_offset, appender.log_end_offset)
+
     def catch_up(self) -> None:
         """Bring the in-sync replicas up to the records that were appended with ``acks=1``.
 

@@ -30,8 +30,6 @@ from spark_log.metadata.checkpoint import MetadataCheckpoint, read_checkpoint
 from spark_log.metadata.features import with_features
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.records import MetadataRecord, from_json
-from spark_log.metadata.stripe_requirements import check_stripes
-from spark_log.metadata.table_requirements import check_tables
 from spark_log.record import HEADERS_TYPE, RECORD_SCHEMA, binary_array, timestamp_array
 from spark_log.storage import METADATA_LOG, Store, is_topic_directory
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
@@ -201,6 +199,10 @@ class MetadataLog:
             return records
 
     def _decided(self, decide: Decide) -> Sequence[MetadataRecord]:
+        # A late import: most processes change no metadata.
+        from spark_log.metadata.stripe_requirements import check_stripes
+        from spark_log.metadata.table_requirements import check_tables
+
         image = self._known.image
         records = decide(image)
         check_tables(image, records)

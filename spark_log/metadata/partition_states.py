@@ -8,7 +8,6 @@ from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import METADATA_LEASE_MS, MetadataLog
-from spark_log.metadata.partitions import shrink_isr
 from spark_log.metadata.records import MetadataRecord, PartitionRecord
 from spark_log.metadata.topic_image import TopicImage
 
@@ -86,6 +85,8 @@ class MetadataPartitionStates:
             UnknownOutcomeError: it is not known whether the change was made.
             StorageError: the metadata cannot be changed.
         """
+        # A late import: replicas fail seldom, and most partitions have one.
+        from spark_log.metadata.partitions import shrink_isr
 
         def decide(image: MetadataImage) -> Sequence[MetadataRecord]:
             records = shrink_isr(

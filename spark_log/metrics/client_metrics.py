@@ -14,12 +14,6 @@ from spark_log.errors import InvalidConfigurationError
 from spark_log.metrics.definitions import SUPPRESSED_ERRORS, MetricDefinition
 from spark_log.metrics.family import Family
 from spark_log.metrics.histogram import Histogram
-from spark_log.metrics.registry import (
-    FamiliesCollector,
-    collector_of,
-    new_registry,
-    scrape_text,
-)
 from spark_log.metrics.request_times import RequestTimes
 from spark_log.storage import Store
 from spark_log.util import SuppressedErrors
@@ -27,6 +21,7 @@ from spark_log.util import SuppressedErrors
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from spark_log.metrics.registry import FamiliesCollector
     from spark_log.metrics.server import MetricsServer
 
 _HOST: Final = "127.0.0.1"
@@ -75,10 +70,14 @@ class ClientMetrics:
         self._registry = registry
         self._times = RequestTimes()
         self._end: list[Callable[[], None]] = []
-        if registry is not None:
-            collector_of(registry)
-        elif port is not None:
-            new_registry()
+        if registry is not None or port is not None:
+            # A late import: most clients expose nothing.
+            from spark_log.metrics.registry import collector_of, new_registry
+
+            if registry is not None:
+                collector_of(registry)
+            else:
+                new_registry()
 
     def open(
         self,
@@ -118,6 +117,8 @@ class ClientMetrics:
             collector, close = _ports.open(self._port)
             self._end += [collector.add(families), close]
         if self._registry is not None:
+            from spark_log.metrics.registry import collector_of  # late, as above
+
             self._end.append(collector_of(self._registry).add(families))
 
     def close(self) -> None:
@@ -164,7 +165,8 @@ class _Ports:
 
     def open(self, port: int) -> tuple[FamiliesCollector, Callable[[], None]]:
         """Return the collector of a port, and a function that ends this use of the port."""
-        # A late import: http.server takes long, and most clients have no port.
+        # Late imports: http.server takes long, and most clients have no port.
+        from spark_log.metrics.registry import collector_of, new_registry, scrape_text
         from spark_log.metrics.server import MetricsServer
 
         with self._lock:

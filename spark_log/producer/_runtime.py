@@ -29,12 +29,15 @@ from spark_log.producer.send import (
     Sender,
     SenderThreads,
 )
-from spark_log.producer.transaction import State, TransactionManager
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.threads import MergeThread
 
 if TYPE_CHECKING:
-    from spark_log.producer.transaction import TransactionalIdentity, Transactions
+    from spark_log.producer.transaction import (
+        TransactionalIdentity,
+        TransactionManager,
+        Transactions,
+    )
 
 _log = logging.getLogger(__name__)
 
@@ -102,7 +105,7 @@ class ProducerRuntime:
         else:
             # Imported here: most producers have no transactions.
             from spark_log.coordinator import LazyTransactionalOffsets
-            from spark_log.producer.transaction import TransactionalIdentity
+            from spark_log.producer.transaction import TransactionalIdentity, TransactionManager
             from spark_log.transaction import TransactionCoordinator
 
             transaction = TransactionManager(
@@ -234,7 +237,7 @@ class ProducerRuntime:
 
         def check() -> None:
             self.check_usable()
-            transaction.check("send", State.IN_TRANSACTION)
+            transaction.check_begun("send")
 
         return check
 

@@ -32,7 +32,6 @@ from spark_log.producer.validation import (
     serializer_of,
 )
 from spark_log.storage import StorageOptions
-from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from spark_log.util import SYSTEM_CLOCK, Clock, ForeignMethods
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from spark_log.config import BrokerOptions, ProducerSettings
     from spark_log.producer.batch import TableFuture
+    from spark_log.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 Serializer = Callable[[Any], bytes | None]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spark_log.errors import InvalidConfigurationError, UnsupportedStoreError
 from spark_log.storage.local import LocalStore
-from spark_log.storage.quorum import VOTERS
+from spark_log.storage.root_directories import VOTERS
 from spark_log.storage.store import StorageOptions, Store
 
 if TYPE_CHECKING:  # imported for type checkers only

@@ -38,6 +38,12 @@ WITNESSES: Final = "__witnesses"
 QUORUM_CHANGES: Final = "__quorum"
 """Changes of the members of a quorum, from its second list of members on."""
 
+QUORUM_DIRECTORY: Final = ".quorum"
+"""A quorum's own objects, in each directory that has files; not in `ROOT_DIRECTORIES`."""
+
+VOTERS: Final = f"{QUORUM_DIRECTORY}/voters"
+"""The lists of a quorum's members, in the root."""
+
 SCRATCH_PREFIX: Final = "__doctor."
 """Prefix of the directory that a run of the doctor writes to, in each root that it probes."""
 

@@ -5,6 +5,7 @@ from .coordinator import batch_timeout_ms as batch_timeout_ms
 from .kept_identity import KeptIdentityCoordinator as KeptIdentityCoordinator
 from .kept_identity import PresentProducer as PresentProducer
 from .markers import MARKERS_AT_ONCE as MARKERS_AT_ONCE
+from .markers import OpenLog as OpenLog
 from .observer import TransactionObserver as TransactionObserver
 from .producers import find_transactional_id as find_transactional_id
 from .producers import record_producer as record_producer

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
-from spark_log.log import PartitionLog
+from spark_log.log import LogAppendInfo
 from spark_log.record import EndTransactionMarker
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
@@ -29,8 +29,24 @@ MARKERS_AT_ONCE: Final = 16
 """Maximum number of partitions to which a transaction's records, or markers, are written at once.
 """
 
-OpenLog = Callable[[TopicIdPartition], PartitionLog | None]
-"""A function that returns a partition's open log, which the caller does not use meanwhile; None
+
+class MarkerLog(Protocol):
+    """The log of a partition that gets markers (`PartitionLog`)."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether an append waits for nothing but the processor."""
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory, relative to a root, for messages."""
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker], /) -> LogAppendInfo | None:
+        """Append the markers that the log does not have; see `PartitionLog.append_markers`."""
+
+
+OpenLog = Callable[[TopicIdPartition], MarkerLog | None]
+"""A function that returns a partition's open log, to which nobody else appends meanwhile; None
 without one."""
 
 
@@ -69,7 +85,9 @@ def put_markers(
         for partition, markers in transaction_markers(state).items()
         if partitions is None or partition in partitions
     }
-    known = {partition: open_log(partition) if open_log else None for partition in missing}
+    known: dict[TopicIdPartition, MarkerLog | None] = {
+        partition: open_log(partition) if open_log else None for partition in missing
+    }
     # The image is read only if it is needed, and later than the state: so it has every topic that
     # the registrations name, unless the topic was deleted.
     image = cluster.image() if None in known.values() else None

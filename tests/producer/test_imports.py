@@ -11,8 +11,14 @@ UNUSED = {
     "asyncio", "concurrent.futures.process", "confluent_kafka", "deltalake", "fastavro", "fsspec",
     "multiprocessing", "obstore", "pandas", "prometheus_client", "pyarrow.acero", "pyarrow.compute",
     "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet", "pyspark", "requests", "rich",
-    "spark_log.admin", "spark_log.delta", "spark_log.gateway", "spark_log.log.clean",
-    "spark_log.log.read.key_lookup", "spark_log.log.segment.parquet", "spark_log.log.verify",
+    "spark_log.admin", "spark_log.delta", "spark_log.gateway",
+    "spark_log.log.chain.replica_fetcher", "spark_log.log.clean", "spark_log.log.key_index",
+    "spark_log.log.log_start", "spark_log.log.read.key_lookup", "spark_log.log.read.pruning",
+    "spark_log.log.rewrite.file_deletion", "spark_log.log.rewrite.key_indexes",
+    "spark_log.log.rewrite.merger",
+    "spark_log.log.segment.parquet", "spark_log.log.snapshot.snapshot", "spark_log.log.verify",
+    "spark_log.metadata.partitions.in_sync_replicas", "spark_log.metadata.table_requirements",
+    "spark_log.metrics.registry", "spark_log.record.leader_change", "spark_log.storage.quorum",
     "spark_log.table", "spark_log.transaction", "spark_log.values", "ssl", "subprocess", "typer",
 }  # fmt: skip
 """Modules that a client needs neither for its first record nor for those after it: a process that

@@ -19,8 +19,8 @@ _MAX_READERS: Final = 64
 _Key = tuple[str, tuple[tuple[str, str], ...], "SplitStripe"]
 
 _readers: OrderedDict[_Key, StripeReader] = OrderedDict()
-"""What this process has read of stripes. Spark reuses its Python processes, and a stripe has the
-records of many splits: each object's directory is read once for all of them."""
+"""Readers of the stripes that this process has read. Spark reuses its Python processes, and the
+records of many splits are in one stripe: each object's directory is read once for all of them."""
 
 
 @dataclass(frozen=True, slots=True)

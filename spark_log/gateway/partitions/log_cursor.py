@@ -128,7 +128,7 @@ class LogCursor:
             if pending is not None:
                 parts.append(_encoded(pending, int(pending.offsets[-1])))
             if markers_end >= 0:
-                parts.append(_skip(done, markers_end))
+                parts.append(skipping_batch(done, markers_end))
                 markers_end = -1
             size_bytes += HEADER_BYTES + self._size_bytes(rows)
             pending = self._take(rows)
@@ -136,11 +136,11 @@ class LogCursor:
         if markers_end >= 0:
             if pending is not None:
                 parts.append(_encoded(pending, done - 1))
-            parts.append(_skip(done, self.next_offset))
+            parts.append(skipping_batch(done, self.next_offset))
         elif pending is not None:
             parts.append(_encoded(pending, self.next_offset - 1))
         elif self.next_offset > done:
-            parts.append(_skip(done, self.next_offset))
+            parts.append(skipping_batch(done, self.next_offset))
         return parts
 
     def _next_batch(self, begin: int, has_time: Callable[[], bool]) -> bool:
@@ -206,7 +206,7 @@ def _encoded(piece: _Piece, last_offset: int) -> bytes | bytearray:
     )
 
 
-def _skip(begin: int, end: int) -> bytearray:
+def skipping_batch(begin: int, end: int) -> bytearray:
     """Return a control batch over a range of offsets.
 
     It is the marker of an aborted transaction that nobody has: no answer of this gateway names an

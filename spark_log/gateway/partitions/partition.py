@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ from spark_log.gateway.partitions.partition_logs import Appended, LogRead, Parti
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
-from spark_log.log import IsolationLevel, LogView
+from spark_log.log import IsolationLevel, LogAppendInfo, LogView
+from spark_log.record import EndTransactionMarker, ProducerIdAndEpoch
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +76,8 @@ class GatewayPartition:
         log_start_offset: the last known log start offset.
         end_offset: the offset that readers can read up to, as far as it is known; -1 before the
             first listing.
-        changed_ms: monotonic time at which the end moved last.
+        changed_ms: monotonic time at which the end was last found to have been moved by others, who
+            may append again. An append of this gateway finds theirs itself.
         checked_ms: monotonic time at which the end was last compared with the log.
     """
 
@@ -112,6 +115,7 @@ class GatewayPartition:
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
         self._queue = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._unreplicated: Appended | None = None
         self._waiting: set[WaitingFetch] = set()
         # The last stable offset, and the log's end that it belongs to.
@@ -121,6 +125,8 @@ class GatewayPartition:
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
         self._is_appending = False
+        # The appends of markers whose ends this object does not know yet; threads add theirs.
+        self._marker_calls: set[object] = set()
 
     def __repr__(self) -> str:
         return f"<GatewayPartition {self.topic}-{self.partition} end_offset={self.end_offset}>"
@@ -151,6 +157,7 @@ class GatewayPartition:
 
     async def _append(self, produced: Sequence[ProducedBatch]) -> None:
         began_ms = self._clock_ms()
+        self._loop = asyncio.get_running_loop()
         self._is_appending = True
         try:
             appended = await self._run_blocking(self.logs.append, produced)
@@ -169,6 +176,54 @@ class GatewayPartition:
             self._on_appended(appended)
         else:
             self._unreplicated = appended
+
+    # --- markers, on any thread ------------------------------------------------------------------
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether an append waits for nothing but the processor (`PartitionLog.is_quick`)."""
+        return self.logs.is_quick
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory, relative to a root, for messages."""
+        return self.logs.directory
+
+    def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
+        """Append the markers of transactions that the log does not have; readers learn of them.
+
+        Args:
+            markers: the markers, each of another producer.
+
+        Returns:
+            The offsets of the appended markers; None if the log has all of them.
+
+        Raises:
+            SparkLogError: See `PartitionLog.append_markers`.
+        """
+        assert self._loop is not None, "the partition has appended before"
+        call = object()
+        self._marker_calls.add(call)
+        appended: Appended | None = None
+        try:
+            info, appended = self.logs.append_markers(markers)
+            return info
+        finally:
+            with suppress(RuntimeError):  # the gateway has ended, and has no readers
+                self._loop.call_soon_threadsafe(self._on_markers, call, markers, appended)
+
+    def _on_markers(
+        self, call: object, markers: Sequence[EndTransactionMarker], appended: Appended | None
+    ) -> None:
+        self._marker_calls.discard(call)
+        if appended is None:
+            return
+        for each in markers:
+            if each.is_committed:
+                self._cache.commit(ProducerIdAndEpoch(each.producer_id, each.producer_epoch - 1))
+        self._on_appended(appended)
+
+    # --- the end of an append --------------------------------------------------------------------
 
     async def _settle(self) -> None:
         """Bring the replicas up to an append that the leader alone has; then readers see it."""
@@ -196,20 +251,25 @@ class GatewayPartition:
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
             self._cache.add(batch, self._clock_ms())
-        if appended.base_offset == end_before:
+        is_known = appended.base_offset == end_before  # nobody else has appended meanwhile
+        if is_known:
             self._may_have_grown = False
-        self._move_end(appended.end_offset)
+        self._move_end(appended.end_offset, is_own=is_known)
         if appended.base_offset >= 0:
             self.on_checked()  # the put was at the log's end
-        if was_stable and not appended.is_transactional:
+        if appended.stable is not None and appended.stable[1] == self.end_offset:
+            self._stable = appended.stable
+        elif was_stable and not appended.is_transactional:
             self._stable = self.end_offset, self.end_offset
 
     # --- the log's end ---------------------------------------------------------------------------
 
-    def _move_end(self, end_offset: int) -> None:
+    def _move_end(self, end_offset: int, *, is_own: bool = False) -> None:
         if end_offset > self.end_offset:
             self.end_offset = end_offset
-            self.on_changed()
+            if not is_own:
+                self.changed_ms = self._clock_ms()
+            self._wake()
 
     def on_changed(self) -> None:
         """Wake the fetches that wait for this partition: its end has moved."""
@@ -281,7 +341,7 @@ class GatewayPartition:
         them, and they then get its batches from the cache, and not from the log. The next probe
         finds what others appended meanwhile.
         """
-        if not self._is_appending:
+        if not self._is_appending and not self._marker_calls:
             self._may_have_grown = True
             self._wake()
 
@@ -345,7 +405,9 @@ class GatewayPartition:
                 return await self._fetch_from_log(offset, max_bytes, isolation_level, max_read_ms)
             if self.logs.is_compacted:
                 self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
-            cached = self._cache.find(offset, limit, max_bytes, takes_zstd=takes_zstd)
+            cached = self._cache.find(
+                offset, limit, max_bytes, takes_zstd=takes_zstd, is_committed=is_committed
+            )
             if cached:
                 end_offset = cached[-1].end_offset
                 return self._fetched([batch.data for batch in cached], end_offset, limit)

@@ -11,12 +11,13 @@ from typing import Final, NamedTuple, TypeVar
 from spark_log.config import TopicConfig
 from spark_log.consumer import Resolve
 from spark_log.errors import InvalidProducerEpochError, SparkLogError
-from spark_log.gateway.partitions.log_cursor import LogCursor
+from spark_log.gateway.partitions.log_cursor import LogCursor, skipping_batch
 from spark_log.gateway.partitions.log_cursors import LogCursors
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
 from spark_log.gateway.partitions.tail_cache import CachedBatch
-from spark_log.gateway.record_batches import with_base_offset
+from spark_log.gateway.record_batches import CompressionType, with_base_offset
 from spark_log.log import IsolationLevel, LogAppendInfo, LogView, MergeExecutor, PartitionLog
+from spark_log.record import EndTransactionMarker
 from spark_log.threads import MergeThread
 
 _Answer = TypeVar("_Answer")
@@ -37,6 +38,7 @@ class Appended:
         batches: the batches that were put, for readers; none if the log has other bytes.
         is_replicated: whether readers see them: all in-sync replicas have them.
         leader_epochs: the leader epochs of the batches that were put.
+        stable: the last stable offset, and the log's end that it belongs to; None if not known.
     """
 
     base_offset: int
@@ -45,6 +47,7 @@ class Appended:
     batches: tuple[CachedBatch, ...]
     is_replicated: bool = True
     leader_epochs: frozenset[int] = frozenset()
+    stable: tuple[int, int] | None = None
 
 
 class LogRead(NamedTuple):
@@ -120,27 +123,28 @@ class PartitionLogs:
         If none of them waits for all replicas, they may be on the leader alone when this returns.
         Then `catch_up` has to be called.
         """
-        with self._append_lock:
-            if self._appends is None:
-                merges = MergeExecutor(self._merges.submit, self._merges.pause)
-                self._appends = self._open_log(merge_executor=merges)
-            max_bytes = self._config.max_message_bytes
-            parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
-            waits_for_all = any(each.waits_for_all for each in parsed)
-            is_replicated = waits_for_all or not self._appends.states.current().is_replicated
+        max_bytes = self._config.max_message_bytes
+        parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
+        waits_for_all = any(each.waits_for_all for each in parsed)
+        # Translated here, so that the batches of one client are so in their order; and without the
+        # lock: who ends the transaction of a batch waits for it, and the translation for him.
+        waiting = [each for each in parsed if each.translate()]
+        with self._appending() as log:
+            is_replicated = waits_for_all or not log.states.current().is_replicated
             acks = _ALL if is_replicated else 1
-            # Translated here, so that the batches of one client are so in their order.
-            waiting = [each for each in parsed if each.translate()]
-            results = self._append_all(self._appends, waiting, acks)
-            # Another gateway may have ended the transaction that this one knew of.
-            fenced = [
-                each
-                for each, result in results
-                if isinstance(result, InvalidProducerEpochError) and each.verify is not None
-            ]
-            again = [each for each in fenced if each.translate(is_recent=True)]
-            if again:
-                results += self._append_all(self._appends, again, acks)
+            results = self._append_all(log, waiting, acks)
+            stable = log.appended_stable_offset
+        # Another gateway may have ended the transaction that this one knew of.
+        fenced = [
+            each
+            for each, result in results
+            if isinstance(result, InvalidProducerEpochError) and each.verify is not None
+        ]
+        again = [each for each in fenced if each.translate(is_recent=True)]
+        if again:
+            with self._appending() as log:
+                results += self._append_all(log, again, acks)
+                stable = log.appended_stable_offset
         put = []
         end_offset = 0
         for each, result in results:
@@ -158,10 +162,57 @@ class PartitionLogs:
             self._cached(put),
             is_replicated,
             frozenset(result.leader_epoch for _, result in put),
+            stable,
         )
         if is_replicated:
             self._on_visible(appended)
         return appended
+
+    @contextmanager
+    def _appending(self) -> Iterator[PartitionLog]:
+        """Lend the log that appends have, opened when the first one needs it."""
+        with self._append_lock:
+            if self._appends is None:
+                merges = MergeExecutor(self._merges.submit, self._merges.pause)
+                self._appends = self._open_log(merge_executor=merges)
+            yield self._appends
+
+    @property
+    def has_appended(self) -> bool:
+        """Whether the log that appends have is open, and may know its end."""
+        return self._appends is not None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether an append waits for nothing but the processor (`PartitionLog.is_quick`)."""
+        return self._appends is not None and self._appends.is_quick
+
+    @property
+    def directory(self) -> str:
+        """The partition's directory, relative to a root, for messages."""
+        return "" if self._appends is None else self._appends.directory
+
+    def append_markers(
+        self, markers: Sequence[EndTransactionMarker]
+    ) -> tuple[LogAppendInfo | None, Appended]:
+        """Append the markers of transactions that the log does not have, by one put.
+
+        Raises:
+            SparkLogError: See `PartitionLog.append_markers`.
+        """
+        with self._appending() as log:
+            with self._merges.make_way():
+                info = log.append_markers(markers)
+            if info is None:
+                return None, Appended(-1, 0, False, ())
+            end_offset = info.last_offset + 1
+            data = skipping_batch(info.base_offset, end_offset)
+            cached = CachedBatch(info.base_offset, end_offset, data, CompressionType.NONE)
+            appended = Appended(
+                info.base_offset, end_offset, True, (cached,), stable=log.appended_stable_offset
+            )
+        self._on_visible(appended)
+        return info, appended
 
     def catch_up(self, appended: Appended) -> bool:
         """Bring the other replicas up to an append that was put on the leader alone.
@@ -207,11 +258,17 @@ class PartitionLogs:
         batches = []
         for each, info in sorted(put, key=lambda pair: pair[1].base_offset):
             batch = each.batch
-            if batch is None or batch.is_transactional:
+            if batch is None:
                 continue
             data = with_base_offset(batch.data, info.base_offset, info.leader_epoch)
             batches.append(
-                CachedBatch(info.base_offset, info.last_offset + 1, data, batch.compression_type)
+                CachedBatch(
+                    info.base_offset,
+                    info.last_offset + 1,
+                    data,
+                    batch.compression_type,
+                    each.transaction,
+                )
             )
         return tuple(batches)
 

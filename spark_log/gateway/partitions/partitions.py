@@ -18,6 +18,7 @@ from spark_log.gateway.partitions.tail_watch import TailWatch
 from spark_log.log import ProbeInterval
 from spark_log.metadata import MetadataImage, TopicImage
 from spark_log.threads import MergeThread
+from spark_log.transaction import TopicIdPartition
 
 
 class Partitions:
@@ -148,6 +149,15 @@ class Partitions:
             self._waiting -= 1
 
     # --- partitions ------------------------------------------------------------------------------
+
+    def marker_log(self, partition: TopicIdPartition) -> GatewayPartition | None:
+        """Return a partition that this gateway has appended to; None without one. On any thread.
+
+        Other partitions have another gateway that appends to them. Their logs are opened for their
+        markers: an end that this gateway knew from an earlier marker would be old each time.
+        """
+        found = self._opened.get((partition.topic_id, partition.partition))
+        return found[2] if found is not None and found[2].logs.has_appended else None
 
     def get(self, topic: TopicImage, partition: int) -> GatewayPartition | None:
         """Return a partition; None if the topic does not have it."""

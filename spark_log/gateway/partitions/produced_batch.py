@@ -17,7 +17,12 @@ from spark_log.gateway.record_batches import (
     to_arrow,
 )
 from spark_log.log import BatchAppend, LogAppendInfo
-from spark_log.record import NO_PRODUCER_ID, NO_TIMESTAMP, ProducerAppend
+from spark_log.record import (
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ProducerAppend,
+    ProducerIdAndEpoch,
+)
 from spark_log.transaction import PresentProducer
 
 _CODECS = {
@@ -125,6 +130,15 @@ class ProducedBatch:
             self.finish(error)
             return False
         return not is_recent or self.present != before
+
+    @property
+    def transaction(self) -> ProducerIdAndEpoch | None:
+        """The identity of the batch's transaction in the log; None if it belongs to none."""
+        if self.batch is None or not self.batch.is_transactional:
+            return None
+        if self.present is not None:
+            return self.present.producer
+        return ProducerIdAndEpoch(self.batch.producer_id, self.batch.producer_epoch)
 
     def finish(self, result: LogAppendInfo | SparkLogError) -> None:
         """Set the answer from the result of the append."""

@@ -15,6 +15,7 @@ from spark_log.metadata import random_producer_id
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import (
     KeptIdentityCoordinator,
+    OpenLog,
     PresentProducer,
     TopicIdPartition,
     TransactionOffset,
@@ -39,12 +40,15 @@ class Transactions:
     it: two that both think they coordinate an id are as safe as two clients.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, open_log: OpenLog | None = None) -> None:
         """Return the transactions of a root; nothing is read yet.
 
         Args:
             cluster: the opened root.
+            open_log: the function that returns the partitions that this gateway appends to: a
+                marker then costs one put. Any thread calls it.
         """
+        self._open_log = open_log
         self._cluster = cluster
         self._offsets = LazyTransactionalOffsets(cluster)
         self._lock = threading.Lock()
@@ -254,6 +258,7 @@ class Transactions:
                     KeptIdentityCoordinator(
                         self._cluster,
                         transactional_id,
+                        open_log=self._open_log,
                         commit_offsets=self._offsets.commit_offsets,
                     )
                 )

@@ -148,6 +148,11 @@ class Appender:
         """The last known log end offset; 0 if it is not known."""
         return self._state.log_end_offset
 
+    @property
+    def last_stable_offset(self) -> int | None:
+        """The last stable offset of the known log end; None if it is not known."""
+        return self._state.last_stable_offset
+
     def end_offset_in(self, leader_epoch: int) -> int:
         """Return the last known log end offset; 0 if it is not known.
 

@@ -88,6 +88,18 @@ class AppenderState:
         return 0 if self.end is None else self.end.log_end_offset
 
     @property
+    def last_stable_offset(self) -> int | None:
+        """The offset before which every transaction has its marker; None if it is not known.
+
+        It belongs to `log_end_offset`. It is known while appends of producers need their state.
+        """
+        producers = self._producers
+        if producers is None or producers.offset != self.log_end_offset:
+            return None
+        transactions = producers.transactions
+        return transactions.last_stable_offset if transactions.is_complete else None
+
+    @property
     def is_recent(self) -> bool:
         """Whether no file of the log, as it was observed, can have been deleted since.
 

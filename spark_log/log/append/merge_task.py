@@ -20,7 +20,7 @@ from spark_log.errors import (
 )
 from spark_log.log.directory import LogView, PartitionDirectory, SegmentTable
 from spark_log.log.files import LiveLog
-from spark_log.log.rewrite import RecentBatch, delete_segments, merge, merge_recent
+from spark_log.log.rewrite import RecentBatch
 from spark_log.log.segment import SegmentSummary
 
 _log = logging.getLogger(__name__)
@@ -154,6 +154,9 @@ class MergeTask:
         recent: Sequence[RecentBatch] | None,
         on_progress: Callable[[int], None],
     ) -> MergedSegment:
+        # A late import: most processes merge nothing, and none does before its first appends.
+        from spark_log.log.rewrite import merge, merge_recent
+
         directory, interval_bytes = self.directory, self.config.index_interval_bytes
         covered = self.segments.part(run)
         if recent is not None:
@@ -190,5 +193,7 @@ class MergeTask:
             for name, (_, _, size_bytes, _) in zip(each.names(), each.rows(), strict=True)
         ]
         if deletable:
+            from spark_log.log.rewrite import delete_segments  # late, as in `_merge`
+
             delete_segments(self.directory, deletable)
             _log.debug("%s: deleted %d merged segments", self.directory.path, len(deletable))

@@ -25,7 +25,6 @@ from spark_log.record import (
     ProducerAppend,
     batch_crc32c,
     decode_headers,
-    leader_change_records,
 )
 
 
@@ -150,6 +149,9 @@ class SegmentStager:
             StorageError: the segment cannot be staged.
         """
         now_us = self._clock.time_us()
+        # A late import: only an appender of replicas writes this record.
+        from spark_log.record import leader_change_records
+
         records = leader_change_records(leader_epoch, isr, joining, now_us)
         return _staged(
             self._writer(leader_epoch=leader_epoch),

@@ -13,7 +13,6 @@ from spark_log.errors import SparkLogError
 from spark_log.log.append import DivergedReplicaError
 from spark_log.log.chain.partition_state import PartitionState
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
-from spark_log.log.chain.replica_fetcher import ReplicaFetcher
 from spark_log.log.local_log import LocalLog
 from spark_log.log.segment import StagedCopies, StagedSegment
 
@@ -113,6 +112,9 @@ class ChainFollowers:
         broker_id: int,
         end_offset: int,
     ) -> bool:
+        # A late import: most partitions have one replica.
+        from spark_log.log.chain.replica_fetcher import ReplicaFetcher
+
         follower, own = replica.follower, self._own
         key = broker_id, state.directory_number(broker_id), state.leader_epoch
         known = follower.known_end_offset

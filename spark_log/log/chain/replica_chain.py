@@ -27,7 +27,6 @@ from spark_log.log.chain.partition_state import PartitionState, PartitionStates
 from spark_log.log.chain.replica_failure import ReplicaFailedError, blaming
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
-from spark_log.log.log_start import move_log_start
 from spark_log.storage import Store, with_reserve
 from spark_log.util import SuppressedErrors
 
@@ -374,6 +373,9 @@ class ReplicaChain:
             OffsetOutOfRangeError: the replica's log ends before the offset, and its root exists.
             StorageError: the root was emptied, or the storage does not answer.
         """
+        # A late import: clients that send and read do not delete records.
+        from spark_log.log.log_start import move_log_start
+
         is_of_replica = view is not None and view.origin == replica.files.url
         try:
             return move_log_start(replica, offset, view if is_of_replica else None)

@@ -14,7 +14,6 @@ from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.directory import LogEnd, LogView, PartitionDirectory
 from spark_log.log.producers import OpenTransaction, TransactionIndex
 from spark_log.log.read.committed_tail_view import CommittedTailView
-from spark_log.log.read.pruning import SegmentTimes
 from spark_log.log.read.segment_batches import Batches, Selection, read_segment
 from spark_log.log.read.tail_view import TailView
 from spark_log.log.segment import LogBatch, SegmentReader
@@ -24,6 +23,7 @@ from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, SuppressedErrors
 
 if TYPE_CHECKING:
     from spark_log.log.read.key_lookup import KeyLookup, KeyQuery
+    from spark_log.log.read.pruning import SegmentTimes
 
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 """Whether a read returns records of transactions that are open or were aborted (Kafka's
@@ -400,6 +400,8 @@ class LogReader(LogCache):
     ) -> tuple[int, int] | None:
         times = self._times
         if times is None or times.view is not view:
+            from spark_log.log.read.pruning import SegmentTimes  # late: few look for times
+
             times = self._times = SegmentTimes(self._snapshots, view)
             self._hold()
         for segment in times.segments_reaching(timestamp_us, last):

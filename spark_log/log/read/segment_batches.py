@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from spark_log.errors import CorruptRecordError
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.producers import TransactionIndex
-from spark_log.log.read.pruning import parts_within_times
 from spark_log.log.segment import LogBatch, SegmentReader
 
 Batches = Iterator[tuple[LogBatch | None, int]]
@@ -73,6 +72,9 @@ def read_segment(
             end = reader.end_offset if end_offset is None else end_offset
             _list_aborted(directory, index, reader, begin, end)
         if selection.times_us is not None:
+            # A late import: few reads have times.
+            from spark_log.log.read.pruning import parts_within_times
+
             end = reader.end_offset if end_offset is None else end_offset
             # On an object store, reading the timestamps first would fetch every batch twice.
             ranges = parts_within_times(

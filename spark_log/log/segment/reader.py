@@ -12,6 +12,7 @@ need.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,6 @@ import pyarrow as pa
 from spark_log.errors import CorruptRecordError
 from spark_log.log.files import SegmentName
 from spark_log.log.segment.arrow_batches import ArrowBatches, corrupt_segment
-from spark_log.log.segment.batch_pruning import BatchPruning
 from spark_log.log.segment.file import (
     ColumnStatistics,
     LeftOutColumns,
@@ -44,6 +44,9 @@ from spark_log.record import (
 )
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors, lazy, one_line
+
+if TYPE_CHECKING:
+    from spark_log.log.segment.batch_pruning import BatchPruning
 
 MOST_SMALL_FILE_BYTES = 20_480
 """Size of a file from which on it has no small batch: the batch has less than 16 KiB."""
@@ -139,6 +142,9 @@ class SegmentReader:
 
     @lazy
     def _pruning(self) -> BatchPruning:
+        # A late import: a process that only appends does not need it.
+        from spark_log.log.segment.batch_pruning import BatchPruning
+
         return BatchPruning(
             self._store,
             self._directory,

@@ -19,11 +19,11 @@ from spark_log.log.directory import LogView, OpenedSegments, PartitionDirectory,
 from spark_log.log.files import LiveSegment, SegmentName, parse_snapshot_name, snapshot_name
 from spark_log.log.producers import ProducerState
 from spark_log.log.segment import SegmentReader, SegmentSummary
-from spark_log.log.snapshot.snapshot import Snapshot
 from spark_log.log.snapshot.summaries import SegmentSummaries
 
 if TYPE_CHECKING:
     from spark_log.config import TopicConfig
+    from spark_log.log.snapshot.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +90,9 @@ class Snapshots(LogCache):
             if newest is not None and newest.offset == offset:
                 self._directory.identities.load(offset, newest.segments)
                 return newest
+            # A late import: a process that sends a few records to a young log has no snapshot.
+            from spark_log.log.snapshot.snapshot import Snapshot
+
             directory = self._directory
             # If it was deleted since, or is damaged, an older one may exist.
             with (
@@ -382,6 +385,8 @@ class Snapshots(LogCache):
         Raises:
             StorageError: the snapshot was not written.
         """
+        from spark_log.log.snapshot.snapshot import Snapshot  # late, as in `newest`
+
         directory = self._directory
         data = Snapshot(state.offset, (), state).to_buffer(
             topic_id=directory.topic_id, partition=directory.partition
@@ -413,6 +418,8 @@ class Snapshots(LogCache):
     def _write(
         self, state: ProducerState, summaries: list[SegmentSummary], view: LogView
     ) -> Snapshot:
+        from spark_log.log.snapshot.snapshot import Snapshot  # late, as in `newest`
+
         directory = self._directory
         ends = [each.end_offset for each in summaries if each.end_offset <= state.offset]
         state.transactions.compact([view.log_start_offset, *ends])

@@ -1,4 +1,4 @@
-"""What a process has read of a stripe: which entries each partition has, and the newest objects."""
+"""The part of a stripe that a process has read: the places of entries, and the newest objects."""
 
 from __future__ import annotations
 

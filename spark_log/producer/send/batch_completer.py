@@ -12,11 +12,10 @@ from spark_log.producer.batch import Accumulator, PartitionQueue, ProducerBatch
 from spark_log.producer.send.append_errors import unknown_outcome
 from spark_log.producer.send.producer_identity import ProducerIdentity
 from spark_log.producer.send.producer_metrics import ProducerMetrics
-from spark_log.producer.transaction import State, TransactionManager
 from spark_log.util import Clock
 
 if TYPE_CHECKING:
-    from spark_log.producer.transaction import TransactionalIdentity
+    from spark_log.producer.transaction import TransactionalIdentity, TransactionManager
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +158,7 @@ class BatchCompleter:
             if not transaction.fail(error):
                 return
             self._accumulator.refuse_records()
-            is_fatal = transaction.state is State.FATAL_ERROR
+            is_fatal = transaction.is_unusable
             if is_fatal:
                 self.fatal_error = error
             refusal = transaction.refusal()

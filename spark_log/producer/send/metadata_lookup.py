@@ -44,14 +44,14 @@ class MetadataLookup:
     def recent_image(self) -> MetadataImage:
         """Return metadata that were the newest at some time within the last `METADATA_LEASE_MS`.
 
-        On a mapped file system, where a lookup costs next to nothing, the metadata are read after
-        the call began, as by `image`.
+        On a local file system each call reads the metadata by itself: to wait for another thread
+        takes longer than the lookup.
 
         Raises:
-            SparkLogError: the metadata cannot be read. Other threads try by themselves.
+            SparkLogError: the metadata cannot be read.
         """
         if self._cluster.store.is_local:
-            return self.image()
+            return self._cluster.image()
         return self._cluster.metadata.recent_image(METADATA_LEASE_MS) or self.image()
 
     def image(self) -> MetadataImage:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from spark_log.cluster import Cluster
 from spark_log.config import ProducerConfig
@@ -28,12 +28,14 @@ from spark_log.log import (
 from spark_log.producer.batch import InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import TopicDeletedError
 from spark_log.producer.send.metadata_lookup import MetadataLookup
-from spark_log.producer.send.stripe_turns import StripeTurns
 from spark_log.producer.send.topic_check import TopicCheck
 from spark_log.producer.send.turn import AppendResult, Turn
 from spark_log.record import SmallBatch
 from spark_log.storage import TRANSIENT_ERRNOS
 from spark_log.threads import MergeThread
+
+if TYPE_CHECKING:
+    from spark_log.producer.send.stripe_turns import StripeTurns
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ class PartitionAppender:
         self._config = config
         self._acks = ALL if config.acks == "all" else 1
         self._topics = TopicCheck(cluster, MetadataLookup(cluster))
-        self._stripes = StripeTurns(cluster, config, self._topics)
+        self._stripes: StripeTurns | None = None
 
     def append(self, turns: Sequence[Turn]) -> None:
         """Append the batches of some partitions, and set the outcome of each.
@@ -87,12 +89,19 @@ class PartitionAppender:
         try:
             self._cluster.store.check_root()
             if first.queue.route.stripes:
-                self._stripes.append(turns)
+                self._append_to_stripe(turns)
             else:
                 first.outcome = self._append_to_log(first.queue, first.in_flight)
         except Exception as error:
             for turn in turns:
                 turn.outcome = turn.outcome or error
+
+    def _append_to_stripe(self, turns: Sequence[Turn]) -> None:
+        from spark_log.producer.send.stripe_turns import StripeTurns  # late: few topics have it
+
+        stripes = self._stripes or StripeTurns(self._cluster, self._config, self._topics)
+        self._stripes = stripes
+        stripes.append(turns)
 
     def _append_to_log(self, queue: PartitionQueue, in_flight: InFlightBatches) -> AppendResult:
         """Append batches to the log of the partition that the calling thread has acquired.

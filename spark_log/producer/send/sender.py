@@ -25,12 +25,11 @@ from spark_log.producer.send.client_throttle import ClientThrottle
 from spark_log.producer.send.partition_appender import PartitionAppender
 from spark_log.producer.send.producer_identity import ProducerIdentity
 from spark_log.producer.send.turn import AppendResult, Turn
-from spark_log.producer.transaction import APPENDING, TransactionManager
 from spark_log.record import ProducerAppend
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors, retry_pause_ms
 
 if TYPE_CHECKING:
-    from spark_log.producer.transaction import TransactionalIdentity
+    from spark_log.producer.transaction import TransactionalIdentity, TransactionManager
 
 _log = logging.getLogger(__name__)
 
@@ -301,7 +300,7 @@ class Sender:
             self._completer.fatal_error is None
             and self._config.acks != "0"
             and in_flight.attempts <= self._config.retries
-            and (self._transaction is None or self._transaction.state in APPENDING)
+            and (self._transaction is None or self._transaction.appends)
         )
 
     def _fail(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:

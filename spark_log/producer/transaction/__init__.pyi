@@ -1,4 +1,3 @@
-from .transaction_manager import APPENDING as APPENDING
 from .transaction_manager import State as State
 from .transaction_manager import TransactionManager as TransactionManager
 from .transactional_identity import TransactionalIdentity as TransactionalIdentity

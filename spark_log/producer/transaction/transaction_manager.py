@@ -74,7 +74,7 @@ _EXPECTED: Final = {
 }
 """The call that each state expects, for error messages."""
 
-APPENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
+_APPENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING_TRANSACTION})
 """The states in which records are appended."""
 
 
@@ -106,6 +106,20 @@ class TransactionManager:
         self.offsets: dict[tuple[str, str, int], TransactionOffset] = {}
         self._clock = clock
         self._began_ms = 0.0
+
+    @property
+    def appends(self) -> bool:
+        """Whether records of the transaction may be appended in this state."""
+        return self.state in _APPENDING
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether an error has ended the producer."""
+        return self.state is State.FATAL_ERROR
+
+    def check_begun(self, call: str) -> None:
+        """Check that a transaction is open; raise the errors of `check` otherwise."""
+        self.check(call, State.IN_TRANSACTION)
 
     def check(self, call: str, *allowed: State) -> None:
         """Check that the state permits a call.
@@ -172,11 +186,11 @@ class TransactionManager:
         other error the open transaction can only be aborted. Without an open transaction, or while
         it is being aborted, such an error changes nothing.
         """
-        if self.state is State.FATAL_ERROR:
+        if self.is_unusable:
             return False
         if isinstance(error, SparkLogError) and (error.fenced or error.fatal):
             self.change(State.FATAL_ERROR, error)
-        elif self.state in APPENDING:
+        elif self.appends:
             self.change(State.ABORTABLE_ERROR, error)
         else:
             return False
@@ -191,7 +205,7 @@ class TransactionManager:
                 began, or the transaction has failed.
             SparkLogError: the producer is unusable.
         """
-        if self.state not in APPENDING:
+        if not self.appends:
             raise self.refusal()
         passed_ms = self._clock.monotonic_ms() - self._began_ms
         if passed_ms >= self.timeout_ms:

@@ -1,5 +1,4 @@
 from .description import describe_voters as describe_voters
-from .membership import VOTERS as VOTERS
 from .membership import Membership as Membership
 from .membership import RootStatus as RootStatus
 from .membership import read_membership as read_membership

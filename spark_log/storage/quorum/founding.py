@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from spark_log.errors import InvalidConfigurationError, InvalidRootError
-from spark_log.storage.quorum.membership import QUORUM_DIRECTORY, Membership, RootStatus, Voter
+from spark_log.storage.quorum.membership import Membership, RootStatus, Voter
 from spark_log.storage.quorum.proposal import write_once
-from spark_log.storage.root_directories import is_of_file_system
+from spark_log.storage.root_directories import QUORUM_DIRECTORY, is_of_file_system
 from spark_log.storage.store import Store, has_files
 
 _FOUNDING: Final = f"{QUORUM_DIRECTORY}/founding.json"

@@ -15,17 +15,11 @@ import json
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 from spark_log.errors import CorruptRecordError, NotFoundError, StorageUnavailableError
-from spark_log.storage.root_directories import QUORUM_CHANGES
+from spark_log.storage.root_directories import QUORUM_CHANGES, VOTERS
 from spark_log.storage.store import Store
 from spark_log.util import parse_json
-
-QUORUM_DIRECTORY: Final = ".quorum"
-"""Name of the directory for a quorum's own objects, in each directory that has files."""
-
-VOTERS: Final = f"{QUORUM_DIRECTORY}/voters"
 
 _LIST = re.compile(r"(\d{10})\.json")
 _ID = re.compile(r"id\.([0-9a-f]{32})")

@@ -80,8 +80,8 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.storage.quorum.members import Members, MembershipChangedError, QuorumReplies
-from spark_log.storage.quorum.membership import QUORUM_DIRECTORY
 from spark_log.storage.quorum.read_repair import head_or_none, look_up
+from spark_log.storage.root_directories import QUORUM_DIRECTORY
 from spark_log.storage.store import FileInfo, Store
 from spark_log.util import Clock
 

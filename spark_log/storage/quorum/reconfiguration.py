@@ -29,7 +29,6 @@ from spark_log.errors import (
 from spark_log.storage.quorum.founding import check_is_empty, found_quorum
 from spark_log.storage.quorum.members import Members
 from spark_log.storage.quorum.membership import (
-    QUORUM_DIRECTORY,
     Membership,
     RootStatus,
     Voter,
@@ -39,7 +38,7 @@ from spark_log.storage.quorum.merged_list import merged_list
 from spark_log.storage.quorum.proposal import Proposal
 from spark_log.storage.quorum.quorum_store import QuorumStore
 from spark_log.storage.quorum.read_repair import copy_file
-from spark_log.storage.root_directories import QUORUM_CHANGES, is_of_file_system
+from spark_log.storage.root_directories import QUORUM_CHANGES, QUORUM_DIRECTORY, is_of_file_system
 from spark_log.threads import Call
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock
 

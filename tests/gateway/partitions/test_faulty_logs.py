@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import random
+import threading
 from collections import Counter
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from spark_log.errors import (
+    InvalidTxnStateError,
     NotFoundError,
     OffsetOutOfRangeError,
     SparkLogError,
@@ -423,6 +425,7 @@ def test_a_duplicate_behind_what_was_put_does_not_end_the_log():
 
     class Log:
         states = SimpleNamespace(current=lambda: SimpleNamespace(is_replicated=False))
+        appended_stable_offset = None
 
         def append_batches(self, batches, **options):
             return [LogAppendInfo(20, 21), LogAppendInfo(25, 25, is_duplicate=True)]
@@ -439,5 +442,43 @@ def test_a_duplicate_behind_what_was_put_does_not_end_the_log():
         )
         batches = [ProducedBatch(memoryview(world.client_batch(count))) for count in (2, 1)]
         assert logs.append(batches).end_offset == 22
+
+    skipping_run(test())
+
+
+def test_a_batch_is_translated_while_the_end_of_its_transaction_may_put_a_marker():
+    """The end holds the transactional id that the translation asks for, and waits for the log."""
+
+    class Log:
+        states = SimpleNamespace(current=lambda: SimpleNamespace(is_replicated=False))
+        appended_stable_offset = None
+
+        def append_markers(self, markers):
+            return None
+
+    async def test():
+        world = World(0, is_local=False)
+        logs = PartitionLogs(
+            lambda merge_executor: Log(),  # type: ignore[arg-type, return-value]
+            world.cluster.config,
+            merges=FakeMerges(world),  # type: ignore[arg-type]
+            cursors=LogCursors(),
+            max_uncompressed_bytes=1 << 30,
+            resolve=lambda blocking, log: False,
+        )
+        batch = ProducedBatch(memoryview(world.client_batch(1)))
+        put = []
+
+        def verify(is_recent):
+            thread = threading.Thread(target=lambda: put.append(logs.append_markers([])))
+            thread.start()
+            thread.join(10)
+            raise InvalidTxnStateError("the transaction is over")
+
+        batch.verify = verify
+        logs.append([batch])
+        assert put
+        assert batch.result is not None
+        assert batch.result.error
 
     skipping_run(test())

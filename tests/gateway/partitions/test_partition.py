@@ -7,6 +7,7 @@ from spark_log.gateway.partitions.partition_logs import Appended, LogRead
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 from spark_log.gateway.partitions.tail_cache import CacheBudget, CachedBatch
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
+from spark_log.record import EndTransactionMarker
 from tests.gateway.partitions.test_partitions import SlowReads, settle
 
 
@@ -87,5 +88,64 @@ def test_a_probe_that_sees_an_append_under_way_sends_no_reader_to_the_log():
         fetch.clear()
         partition.on_grown()  # by another process: no append is under way
         assert await fetch.wait(0)
+
+    asyncio.run(test())
+
+
+class MarkedLogs(CachingLogs):
+    """Logs that also get markers, each at the end."""
+
+    def __init__(self):
+        self.on_marked = lambda: None
+
+    def append_markers(self, markers):
+        self.on_marked()
+        return None, Appended(1, 2, True, (CachedBatch(1, 2, b"a marker", 0),), stable=(2, 2))
+
+
+def test_a_probe_that_sees_a_marker_of_this_gateway_sends_no_reader_to_the_log():
+    async def test():
+        async def run(call, *arguments):
+            return call(*arguments)
+
+        logs = MarkedLogs()
+        partition = partition_of(logs, run)
+        partition.end_offset = 0
+        await partition.append(ProducedBatch(memoryview(b"")))
+        fetch = WaitingFetch()
+        partition.add_waiting(fetch)
+        at_end = []
+
+        def probe():
+            partition.on_grown()
+            at_end.append(partition.fetch_at_end(1, "read_uncommitted"))
+
+        logs.on_marked = probe
+        partition.append_markers([EndTransactionMarker(7, 1, True)])
+        assert at_end != [None]  # a reader need not look into the log
+        assert await fetch.wait(30)
+        fetched = await partition.fetch(1, 100, "read_committed")
+        assert (fetched.parts, fetched.last_stable_offset) == ([b"a marker"], 2)
+
+    asyncio.run(test())
+
+
+def test_an_append_of_this_gateway_does_not_make_probes_more_frequent():
+    """It finds the appends of others itself."""
+
+    async def test():
+        now_ms = 10_000.0
+
+        async def run(call, *arguments):
+            return call(*arguments)
+
+        partition = partition_of(CachingLogs(), run, lambda: now_ms)
+        partition.end_offset, before_ms = 0, partition.changed_ms
+        now_ms = 20_000.0
+        await partition.append(ProducedBatch(memoryview(b"")))
+        assert (partition.end_offset, partition.changed_ms) == (1, before_ms)
+        partition.end_offset = -5
+        await partition.append(ProducedBatch(memoryview(b"")))
+        assert (partition.end_offset, partition.changed_ms) == (1, now_ms)
 
     asyncio.run(test())

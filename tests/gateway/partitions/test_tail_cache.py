@@ -1,10 +1,11 @@
 """The cache of the newest batches: what it finds, and what it drops."""
 
 from spark_log.gateway.partitions.tail_cache import CacheBudget, CachedBatch, TailCache
+from spark_log.record import ProducerIdAndEpoch
 
 
-def cached(base, end, size=10, compression=0):
-    return CachedBatch(base, end, b"x" * size, compression)
+def cached(base, end, size=10, compression=0, transaction=None):
+    return CachedBatch(base, end, b"x" * size, compression, transaction)
 
 
 def filled(*batches, limit=1000):
@@ -93,3 +94,43 @@ def test_batches_that_were_added_before_a_time_are_dropped():
     assert budget.used_bytes == 10
     cache.drop_added_before(500)
     assert budget.used_bytes == 0
+
+
+def test_committed_readers_find_a_transaction_when_it_is_known_to_be_committed():
+    first, other, second = (
+        ProducerIdAndEpoch(7, 0),
+        ProducerIdAndEpoch(8, 0),
+        ProducerIdAndEpoch(7, 1),
+    )
+    cache, _ = filled(
+        cached(0, 1, transaction=first),
+        cached(1, 2, transaction=other),
+        cached(2, 3, transaction=first),
+        cached(3, 4),  # the marker of the first one
+        cached(4, 5, transaction=second),
+    )
+
+    def found(offset):
+        return offsets(cache.find(offset, 5, 1000, is_committed=True))
+
+    assert offsets(cache.find(0, 5, 1000)) == [0, 1, 2, 3, 4]
+    assert found(0) == []
+    cache.commit(second)
+    assert [found(0), found(2), found(3)] == [[], [], [3, 4]]
+    cache.commit(first)  # its producer has a later transaction: only that is searched for
+    assert found(2) == []
+
+
+def test_a_commit_concerns_only_its_own_transaction():
+    first, other = ProducerIdAndEpoch(7, 0), ProducerIdAndEpoch(8, 3)
+    cache, _ = filled(
+        cached(0, 1, transaction=first),
+        cached(1, 2, transaction=other),
+        cached(2, 3, transaction=first),
+    )
+    cache.commit(ProducerIdAndEpoch(8, 2))
+    cache.commit(first)
+    assert offsets(cache.find(0, 3, 1000, is_committed=True)) == [0]
+    assert offsets(cache.find(2, 3, 1000, is_committed=True)) == [2]
+    cache.commit(other)
+    assert offsets(cache.find(0, 3, 1000, is_committed=True)) == [0, 1, 2]

@@ -8,11 +8,20 @@ from spark_log import Admin, NewTopic, OffsetAndMetadata, Producer, TopicPartiti
 from spark_log.cluster import Cluster
 from spark_log.errors import TransactionAbortableError
 from spark_log.gateway.errors import ErrorCode
+from spark_log.gateway.partitions.partition_logs import PartitionLogs
 from spark_log.gateway.protocol import message_class
+from spark_log.gateway.transactions import Transactions
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import TopicIdPartition
 from spark_log.transaction.producers import forget_producer
 from tests.cli.support import begin_transaction, partition_log
+from tests.gateway.data_client import (
+    client_batch,
+    fetch,
+    next_offset_of,
+    produce,
+    rows_of,
+)
 from tests.gateway.support import running_gateway
 from tests.transaction.support import markers_in
 
@@ -116,6 +125,75 @@ def test_the_end_of_a_transaction_raises_the_epoch_and_may_be_repeated(
     assert Admin(root).describe_transactions(["x"])["x"].state == state
     other = end(client, found, not committed)
     assert other.error_code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE)
+
+
+def produce_in(client, found, partition=0, topic="t"):
+    """Append two records in the transaction of a producer; return their first offset."""
+    batch = client_batch(
+        0,
+        2,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    answer = produce(
+        client, batch, partition=partition, version=12, topic=topic, transactional_id="x"
+    )
+    assert answer.error_code == 0
+    return answer.base_offset
+
+
+def committed_rows(client, offset, isolation_level=1):
+    return rows_of(fetch(client, offset, topic="t", isolation_level=isolation_level))
+
+
+def test_a_committed_transaction_of_this_gateway_is_read_from_memory(
+    gateway, client, root, monkeypatch
+):
+    found = init(client)
+    assert fetch(client, 0, topic="t", isolation_level=1).last_stable_offset == 0
+    assert produce_in(client, found) == 0
+    with monkeypatch.context() as opens_nothing:
+
+        def refuse(*arguments):
+            raise AssertionError("the log is opened, or read")
+
+        opens_nothing.setattr(gateway.cluster, "partition_log", refuse)
+        opens_nothing.setattr(PartitionLogs, "read", refuse)
+        waiting = fetch(client, 0, topic="t", isolation_level=1)
+        assert (waiting.last_stable_offset, waiting.high_watermark) == (0, 2)
+        assert len(committed_rows(client, 0, isolation_level=0)) == 2
+        assert end(client, found, True).error_code == 0
+        answer = fetch(client, 0, topic="t", isolation_level=1)
+        assert (answer.last_stable_offset, answer.high_watermark) == (3, 3)
+        assert [offset for offset, _ in rows_of(answer)] == [0, 1]
+        assert next_offset_of(answer) == 3
+    log = partition_log(root, "t")
+    assert len(markers_in(log)) == 1
+    assert Admin(root).describe_transactions(["x"])["x"].state == "CompleteCommit"
+
+
+def test_an_aborted_transaction_is_not_read_by_committed_readers(client, root):
+    found = init(client)
+    produce_in(client, found)
+    found = end(client, found, False)
+    assert produce_in(client, found) == 3
+    found = end(client, found, True)
+    assert [offset for offset, _ in committed_rows(client, 0)] == [3, 4]
+    assert [offset for offset, _ in committed_rows(client, 0, isolation_level=0)][:2] == [0, 1]
+
+
+def test_a_transaction_that_another_process_ends_is_read_from_the_log(gateway, client, root):
+    """This gateway does not know its outcome."""
+    found = init(client)
+    produce_in(client, found)
+    other = Transactions(Cluster(root))
+    producer = ProducerIdAndEpoch(found.producer_id, found.producer_epoch)
+    following = other.end("x", producer, is_committed=False)
+    assert produce_in(client, following) == 3
+    assert end(client, following, True).error_code == 0
+    assert [offset for offset, _ in committed_rows(client, 0)] == [3, 4]
 
 
 def test_nothing_can_be_committed_and_nothing_is_aborted_without_harm(client):

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
@@ -108,3 +109,12 @@ def test_an_error_is_that_of_the_thread_that_read_and_the_others_read_again(read
     assert [type(each) for each in errors].count(StorageTimeoutError) == 1
     assert errors.count(None) == 1
     assert reads.begun == 3
+
+
+def test_on_a_local_file_system_a_call_does_not_wait_for_the_read_of_another(reads, lookup):
+    reads.store = SimpleNamespace(is_local=True)
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(lookup.recent_image) for _ in range(2)]
+        wait_until(lambda: reads.begun == 2)  # neither has ended
+        reads.end(2)
+        assert sorted(call.result(60) for call in calls) == [1, 2]

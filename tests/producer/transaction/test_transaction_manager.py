@@ -10,12 +10,14 @@ from spark_log import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from spark_log.producer.transaction.transaction_manager import APPENDING, State, TransactionManager
+from spark_log.producer.transaction.transaction_manager import State, TransactionManager
 from spark_log.record import ProducerIdAndEpoch
 
 PRODUCER = ProducerIdAndEpoch(7, 3)
 NEXT = ProducerIdAndEpoch(7, 4)
 FENCED = ProducerFencedError("another has taken over", transactional_id="id")
+
+APPENDING = {State.IN_TRANSACTION, State.COMMITTING_TRANSACTION}
 
 CALLS = {
     "init_transactions": {State.UNINITIALIZED},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_log.storage import WITNESSES
-from spark_log.storage.quorum.membership import QUORUM_DIRECTORY
+from spark_log.storage.root_directories import QUORUM_DIRECTORY
 from tests.simulation.violation import ViolationError
 
 

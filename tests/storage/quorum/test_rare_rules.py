@@ -11,7 +11,8 @@ import pytest
 
 from spark_log.errors import AlreadyExistsError, StorageError, StorageUnavailableError
 from spark_log.storage.local import LocalStore
-from spark_log.storage.quorum import VOTERS, QuorumStore, add_voter
+from spark_log.storage.quorum import QuorumStore, add_voter
+from spark_log.storage.root_directories import VOTERS
 from tests.log.support import HookedStore
 from tests.simulation.patches import patched
 from tests.simulation.quorum.rules import QUORUM_RULES
