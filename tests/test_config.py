@@ -76,6 +76,7 @@ class TestTable:
             "producer.id.expiration.ms": 86_400_000,
             "snapshot.interval.segments": 128,
             "file.delete.delay.ms": 60_000,
+            "stripes": 0,
             "flush.on.append": True,
             "table.commit.interval.ms": 300_000,
             "table.deleted.file.retention.ms": 604_800_000,

@@ -51,7 +51,7 @@ without one."""
 
 
 _Place = TypeVar("_Place", "TopicIdPartition", "Stripe")
-"""Where markers are put by one put: a partition log, or a stripe."""
+"""Place where one put puts markers: a partition log, or a stripe."""
 
 
 def put_markers(

@@ -125,6 +125,7 @@ SILENT = {
     ): "what is printed would stand in the user's command line",
     ("cli/terminal/errors.py", "OSError"): "stdout itself is gone: there is nowhere to tell it",
     ("cli/format/segment_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
+    ("cli/format/stripe_dump.py", "OSError"): "what is dumped may be damaged: shown as that",
     ("consumer/group/auto_commit.py", "SparkLogError"): "the commit's own callback has logged it",
     (
         "consumer/position/fetch_positions.py",
