@@ -316,7 +316,8 @@ class Cluster:
         if stripe is not None:
             from spark_log.log.stripe import StripedAppender, StripedLog  # late: few topics have it
 
-            new_log, striped = partial(StripedLog, stripe), StripedAppender(stripe, partition)
+            new_log = partial(StripedLog, stripe)
+            striped = StripedAppender(stripe, partition, merge_executor)
 
         def open_replica(broker_id: int, number: int, check_root: Callable[[], None]) -> LocalLog:
             return new_log(

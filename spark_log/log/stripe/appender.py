@@ -62,6 +62,9 @@ class StripeAppender:
     The state of the stripe is kept between two appends. A process that is alone puts without a
     read; one that has met others reads the next number first, since a read costs a twelfth of a put
     that loses.
+
+    Attributes:
+        home_number: number of a home marker that others have told of; 0 without one.
     """
 
     tail_class: ClassVar[type[StripeTail]] = StripeTail
@@ -74,6 +77,18 @@ class StripeAppender:
         self._tail = self.tail_class(directory, self.on_object)
         self._is_contended = False
         self._append: _Append | None = None
+        self.home_number = 0
+        self._objects = self._entries = 0
+
+    @property
+    def objects_behind_home(self) -> int:
+        """Number of objects at and behind the newest home marker that this process knows of."""
+        return self._tail.state.next_number - max(self._tail.home_number, self.home_number)
+
+    @property
+    def entries_behind_home(self) -> int:
+        """Their entries, by the mean of the objects that this process has seen."""
+        return self.objects_behind_home * self._entries // max(1, self._objects)
 
     @property
     def observed_ms(self) -> float:
@@ -201,6 +216,7 @@ class StripeAppender:
                 append.puts.clear()  # the others had this number, too
                 self._on_first(number)
                 append.succeed(chosen, entries.headers, tail.on_own_object(entries, asked_ms))
+                self._count(entries)
                 return
             _log.debug("%s: the put of %d took too long to count", directory.path, number)
             self.on_unknown_outcome(append)
@@ -221,6 +237,10 @@ class StripeAppender:
         self._tail.doubt()
         self._refresh(append)
 
+    def _count(self, entries: EntryDirectory) -> None:
+        self._objects += 1
+        self._entries += len(entries)
+
     def _refresh(self, append: _Append) -> None:
         """Take in what others have appended, and settle the puts of an append."""
         tail = self._tail
@@ -229,7 +249,8 @@ class StripeAppender:
             append.settle(was_seen=tail.taken_from <= append.put_number)
 
     def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
-        """Recognise an object that this append has put."""
+        """Count an object, and recognise one that this append has put."""
+        self._count(found.directory)
         append = self._append
         if append is not None and found.append_id in append.puts:
             self._on_first(found.number)

@@ -58,6 +58,20 @@ class GroupCommit:
         self._is_busy = False
 
     @property
+    def objects_behind_home(self) -> int:
+        """Number of objects at and behind the newest home marker that this process knows of."""
+        return self._appender.objects_behind_home
+
+    @property
+    def entries_behind_home(self) -> int:
+        """Approximate number of their entries."""
+        return self._appender.entries_behind_home
+
+    def on_home(self, number: int) -> None:
+        """Record the number of a home marker."""
+        self._appender.home_number = max(self._appender.home_number, number)
+
+    @property
     def observed_ms(self) -> float:
         """Monotonic time at which the next number was last known to be unused."""
         return self._appender.observed_ms

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Sequence
-from typing import ClassVar
+from random import Random
+from typing import ClassVar, Final
 
 from spark_log.errors import SparkLogError
-from spark_log.log.append import LogAppendInfo
+from spark_log.log.append import LogAppendInfo, MergeExecutor
 from spark_log.log.segment import StagedSegment
 from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entry import StripeEntry, batches_of
 from spark_log.log.stripe.group_commit import GroupCommit
 from spark_log.log.stripe.home import OpenPartition, TakenHome, take_home
 from spark_log.log.stripe.reader import StripeReader
+from spark_log.util import IN_PROCESS, SuppressedErrors
+
+_log = logging.getLogger(__name__)
+
+OBJECTS_BEHIND_HOME: Final = 3_600
+"""Objects behind the home marker with which a writer takes home: those of an hour of one object a
+second. Fewer would cost more puts, of which taking home needs one for each partition."""
+
+ENTRIES_BEHIND_HOME: Final = 1_000_000
+"""Entries with which it does, too: whoever joins takes in all of them, a million in 12 s."""
+
+_SPREAD: Final = 8
+"""Writers take home up to an eighth later than at these numbers, so that mostly one does."""
 
 
 class Stripe:
@@ -25,6 +41,7 @@ class Stripe:
         appends: puts the entries of all threads.
         reader: what was read of the stripe.
         files_at_home: returns the directory of a partition's records at home.
+        suppressed: counter of errors that fail no append and no read.
     """
 
     reader_class: ClassVar[type[StripeReader]] = StripeReader
@@ -42,6 +59,10 @@ class Stripe:
         self.files_at_home = open_partition
         self.appends = self.appends_class(directory)
         self.reader = self.reader_class(directory)
+        self.suppressed = SuppressedErrors(IN_PROCESS)
+        self._late = 1 + Random().random() / _SPREAD
+        self._lock = threading.Lock()
+        self._is_taking = False
 
     def __repr__(self) -> str:
         return f"<Stripe path={self.directory.path!r}>"
@@ -92,3 +113,43 @@ class Stripe:
     def take_home(self) -> TakenHome | None:
         """Take home the objects behind the newest home marker (`take_home`)."""
         return take_home(self.directory, self.files_at_home)
+
+    # --- taking home by writers ------------------------------------------------------------------
+
+    def take_home_if_due(self, executor: MergeExecutor) -> None:
+        """Take home on another thread if many objects are behind the home marker, after an append.
+
+        One thread of the process does so at a time. An error is counted, and fails no append.
+
+        Args:
+            executor: the thread of merges.
+        """
+        if not self._is_due():
+            return
+        with self._lock:
+            if self._is_taking:
+                return
+            self._is_taking = True
+        if not executor.run(self._take_home_in_turn):
+            self._is_taking = False
+
+    def _is_due(self) -> bool:
+        objects, entries = self.appends.objects_behind_home, self.appends.entries_behind_home
+        return (
+            objects >= OBJECTS_BEHIND_HOME * self._late
+            or entries >= ENTRIES_BEHIND_HOME * self._late
+        )
+
+    def _take_home_in_turn(self) -> None:
+        """Take home, unless another process has: an appender alone lists a stripe rarely."""
+        path = self.directory.path
+        try:
+            with self.suppressed.suppress("taking home", path, SparkLogError):
+                self.appends.on_home(self.directory.list().home_number)
+                while self._is_due():
+                    taken = self.take_home()
+                    if taken is None:
+                        return
+                    self.appends.on_home(taken.number)
+        finally:
+            self._is_taking = False

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from spark_log.errors import SparkLogError
-from spark_log.log.append import LogAppendInfo
+from spark_log.log.append import LogAppendInfo, MergeExecutor
 from spark_log.log.segment import BatchAppend, StagedSegment
 from spark_log.log.stripe.entry import StripeEntry, batches_of
 from spark_log.log.stripe.stripe import Stripe
@@ -23,13 +23,17 @@ class StripedAppender:
         partition: number of the partition.
     """
 
-    def __init__(self, stripe: Stripe, partition: int) -> None:
+    def __init__(
+        self, stripe: Stripe, partition: int, merge_executor: MergeExecutor | None = None
+    ) -> None:
         """Access no storage yet.
 
         Args:
             stripe: the partition's stripe, as the process uses it.
             partition: number of the partition.
+            merge_executor: the thread on which appends take the stripe home; None: they do not.
         """
+        self._merge_executor = merge_executor
         self.stripe = stripe
         self.partition = partition
 
@@ -53,6 +57,7 @@ class StripedAppender:
             batches = [BatchAppend(records, segment.producer)]
         entries = [StripeEntry(self.partition, batch, expected_end_offset) for batch in batches]
         (result,) = self.stripe.append_entries([entries], compression=segment.compression)
+        self._take_home_if_due()
         if isinstance(result, SparkLogError):
             raise result
         return replace(result[0], last_offset=result[-1].last_offset)
@@ -71,6 +76,7 @@ class StripedAppender:
         """
         entries = [StripeEntry(self.partition, batch) for batch in batches]
         results = self.stripe.appends.append(entries, compression=compression)
+        self._take_home_if_due()
         return [result for result in results if result is not None]
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
@@ -93,6 +99,10 @@ class StripedAppender:
                 raise result
         infos = [result for result in results if isinstance(result, LogAppendInfo)]
         return replace(infos[0], last_offset=infos[-1].last_offset) if infos else None
+
+    def _take_home_if_due(self) -> None:
+        if self._merge_executor is not None:
+            self.stripe.take_home_if_due(self._merge_executor)
 
     def take_home(self, offset: int) -> None:
         """Take the stripe home until the records of the partition before an offset are at home.

@@ -99,7 +99,9 @@ class PartitionAppender:
     def _append_to_stripe(self, turns: Sequence[Turn]) -> None:
         from spark_log.producer.send.stripe_turns import StripeTurns  # late: few topics have it
 
-        stripes = self._stripes or StripeTurns(self._cluster, self._config, self._topics)
+        stripes = self._stripes or StripeTurns(
+            self._cluster, self._config, self._topics, self._merge_executor
+        )
         self._stripes = stripes
         stripes.append(turns)
 

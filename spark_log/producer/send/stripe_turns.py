@@ -14,7 +14,7 @@ from spark_log.errors import (
     SparkLogError,
     UnknownOutcomeError,
 )
-from spark_log.log import BatchAppend, LogAppendInfo, LogValidator
+from spark_log.log import BatchAppend, LogAppendInfo, LogValidator, MergeExecutor
 from spark_log.log.stripe import Stripe, StripeEntry, stripe_of
 from spark_log.producer.send.append_errors import TopicDeletedError
 from spark_log.producer.send.topic_check import TopicCheck
@@ -27,14 +27,22 @@ _log = logging.getLogger(__name__)
 class StripeTurns:
     """Makes attempts of appends to stripes; thread-safe, as `Stripe` is."""
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, topics: TopicCheck) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        topics: TopicCheck,
+        merge_executor: MergeExecutor | None,
+    ) -> None:
         """Open nothing yet.
 
         Args:
             cluster: the cluster of the topics.
             config: the producer's settings.
             topics: checks that topics exist.
+            merge_executor: the thread on which appends take stripes home; None: they do not.
         """
+        self._merge_executor = merge_executor
         self._cluster = cluster
         self._config = config
         self._topics = topics
@@ -74,6 +82,8 @@ class StripeTurns:
                 f"{error!r}",
                 path=stripe.directory.path,
             ) from error
+        if self._merge_executor is not None:
+            stripe.take_home_if_due(self._merge_executor)
         errors = [each for each in results if isinstance(each, SparkLogError)]
         if errors and self._topics.is_cause(topic, errors[0]):
             if isinstance(errors[0], LogTruncatedError):
