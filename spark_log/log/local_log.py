@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
@@ -42,6 +42,9 @@ from spark_log.record import (
 )
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import StripeReader
 
 
 class LocalLog:
@@ -381,6 +384,10 @@ class LocalLog:
         from spark_log.log.read import KeyQuery  # most readers look up no key
 
         return self._reader.find_key(KeyQuery(key, end_offset, is_committed, check_crcs))
+
+    def leave_polls(self) -> StripeReader | None:
+        """Return None: no stripe has the end of this log (`PartitionLog.leave_polls`)."""
+        return None
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends where a ``read_uncommitted`` read ended.
