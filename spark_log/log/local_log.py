@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -42,9 +42,6 @@ from spark_log.record import (
 )
 from spark_log.storage import Store, listing_validity_ms
 from spark_log.util import IN_PROCESS, SYSTEM_CLOCK, Clock, SuppressedErrors
-
-if TYPE_CHECKING:
-    from spark_log.log.stripe import StripeReader
 
 
 class LocalLog:
@@ -385,7 +382,7 @@ class LocalLog:
 
         return self._reader.find_key(KeyQuery(key, end_offset, is_committed, check_crcs))
 
-    def leave_polls(self) -> StripeReader | None:
+    def leave_polls(self) -> Any:
         """Return None: no stripe has the end of this log (`PartitionLog.leave_polls`)."""
         return None
 

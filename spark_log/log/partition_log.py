@@ -524,7 +524,8 @@ class PartitionLog:
         Returns:
             What the process has read of the stripe; None if the partition has a log of its own.
         """
-        return None if self._striped is None else self.replica.leave_polls()
+        reader: StripeReader | None = None if self._striped is None else self.replica.leave_polls()
+        return reader
 
     def forget_last(self) -> None:
         """Release the last segment that `observe` has kept for the next read; the listing stays.
