@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -381,6 +381,10 @@ class LocalLog:
         from spark_log.log.read import KeyQuery  # most readers look up no key
 
         return self._reader.find_key(KeyQuery(key, end_offset, is_committed, check_crcs))
+
+    def leave_polls(self) -> Any:
+        """Return None: no stripe has the end of this log (`PartitionLog.leave_polls`)."""
+        return None
 
     def tail_ends_at(self, offset: int) -> bool:
         """Return whether the log still ends where a ``read_uncommitted`` read ended.

@@ -47,7 +47,7 @@ from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, Clock, SuppressedErrors
 
 if TYPE_CHECKING:
-    from spark_log.log.stripe import Stripe, StripedAppender
+    from spark_log.log.stripe import Stripe, StripedAppender, StripeReader
 
 
 class PartitionLog:
@@ -511,6 +511,17 @@ class PartitionLog:
         if self._striped is None:
             return self.observe()
         return self.files.observe_polled(start_offset)
+
+    def leave_polls(self) -> StripeReader | None:
+        """Leave it to the caller to poll the stripe for all of its partitions that it reads.
+
+        Reads then look for no next entries at the known end, so that they send no request there.
+
+        Returns:
+            What the process has read of the stripe; None if the partition has a log of its own.
+        """
+        reader: StripeReader | None = None if self._striped is None else self.replica.leave_polls()
+        return reader
 
     def forget_last(self) -> None:
         """Release the last segment that `observe` has kept for the next read; the listing stays.

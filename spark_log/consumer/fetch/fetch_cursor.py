@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from spark_log.consumer.fetch.completed_fetch import BatchSlice, CompletedFetch
 from spark_log.log import LogBatch, PartitionLog
 from spark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import StripeReader
 
 Batches = Iterator[tuple[LogBatch | None, int]]
 """Batches of a log, each with the offset after it; None for a batch that is not visible."""
@@ -48,6 +53,9 @@ class FetchCursor:
         is_beside: whether this turn is on another thread than the fetching thread.
         gives_hints: whether the operating system reports changes of the partition's directory.
         is_ready: whether the partition is in the buffer's queue.
+        stripe: what the process has read of the partition's stripe, which the `FetchLoop` polls;
+            None if the partition has a log of its own.
+        seen_end: the end in the stripe that the last read at the log's end has seen.
     """
 
     partition: TopicPartition
@@ -72,7 +80,12 @@ class FetchCursor:
     is_beside: bool = False
     gives_hints: bool = False
     is_ready: bool = False
+    stripe: StripeReader | None = field(init=False)
+    seen_end: int = 0
     _stream: tuple[int, Batches] | None = None
+
+    def __post_init__(self) -> None:
+        self.stripe = self.log.leave_polls()
 
     # --- calls of the user -----------------------------------------------------------------------
 
@@ -87,6 +100,7 @@ class FetchCursor:
     def use_log(self, log: PartitionLog) -> None:
         """Continue with another handle; a read that began with the old one is repeated."""
         self.log = log
+        self.stripe = log.leave_polls()
         self.version += 1
 
     def seek(self, offset: int) -> None:
@@ -145,6 +159,10 @@ class FetchCursor:
         self.completed_bytes -= batch.size_bytes
         self.held_bytes -= batch.memory_bytes
         return batch
+
+    def waits_for_stripe(self) -> bool:
+        """Return whether the partition is read again when its stripe has more, and not before."""
+        return self.is_at_end and self.due_ms == math.inf
 
     # --- reads -----------------------------------------------------------------------------------
 

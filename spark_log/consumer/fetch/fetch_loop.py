@@ -9,6 +9,9 @@ once. So a partition with few records never waits for others with many. At the l
 the thread waits for a hint of the operating system that the partition's directory changed. It also
 reads from time to time without a hint: no result depends on hints.
 
+Partitions of a stripe have one end together (`StripeEnd`). The thread probes it for all of them,
+and reads those that have got entries.
+
 With ``isolation.level=read_committed`` the end is the last stable offset. The transaction that
 begins at that offset is mostly ended by its producer. If the producer is gone, the thread ends it
 (`Resolve`).
@@ -33,10 +36,11 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import Batches, FetchCursor
+from spark_log.consumer.fetch.stripe_end import StripeEnd, next_due_ms
 from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.errors import AuthorizationError, SparkLogError, StorageError
-from spark_log.log import ProbeInterval
+from spark_log.log import PartitionLog, ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
 from spark_log.util import retry_pause_ms
@@ -125,6 +129,7 @@ class FetchLoop:
         self._read_beside = read_beside
         self._probes = ProbeInterval.of(store, config.fetch_idle_interval_ms)
         self._by_directory: dict[str, FetchCursor] = {}
+        self._ends: dict[str, StripeEnd] = {}  # by directory
         self._queue: deque[FetchCursor] = deque()
         self._behind: deque[FetchCursor] = deque()
         self._beside = 0
@@ -143,6 +148,16 @@ class FetchLoop:
         """Read a partition from now on."""
         cursor.assign(self._now_ms())
         self._by_directory[cursor.log.directory] = cursor
+        self._join_stripe(cursor)
+        self.enqueue(cursor)
+
+    def use_log(self, cursor: FetchCursor, log: PartitionLog) -> None:
+        """Continue a partition with another handle."""
+        self._leave_stripe(cursor)
+        cursor.use_log(log)
+        self._join_stripe(cursor)
+        if cursor.stripe is not None:
+            cursor.make_due()
         self.enqueue(cursor)
 
     def remove(self, cursor: FetchCursor) -> None:
@@ -151,12 +166,39 @@ class FetchLoop:
         if self._by_directory.get(cursor.log.directory) is cursor:
             del self._by_directory[cursor.log.directory]
             self._watch.remove(cursor.log.directory)
+        self._leave_stripe(cursor)
+
+    def _join_stripe(self, cursor: FetchCursor) -> None:
+        if cursor.stripe is None:
+            return
+        path = cursor.stripe.directory.path
+        end = self._ends.get(path)
+        if end is None or end.reader is not cursor.stripe:
+            known = () if end is None else end.cursors
+            end = self._ends[path] = StripeEnd(cursor.stripe, self._now_ms())
+            end.cursors.update(dict.fromkeys(known))
+        end.cursors[cursor] = None
+
+    def _leave_stripe(self, cursor: FetchCursor) -> None:
+        end = self._end_of(cursor)
+        if end is not None:
+            end.cursors.pop(cursor, None)
+            if not end.cursors:
+                del self._ends[end.path]
+                self._watch.remove(end.path)
+
+    def _end_of(self, cursor: FetchCursor) -> StripeEnd | None:
+        return None if cursor.stripe is None else self._ends.get(cursor.stripe.directory.path)
 
     def enqueue(self, cursor: FetchCursor) -> None:
         """Queue a partition for reading if it is not queued yet, and wake the thread.
 
-        A partition that is read at the moment is queued when its turn ends.
+        A partition that is read at the moment is queued when its turn ends. One that waits for its
+        stripe is queued when the stripe has more.
         """
+        if cursor.waits_for_stripe():
+            self.wake()  # it may have been resumed, so that the stripe is probed for it
+            return
         if not cursor.is_queued and not cursor.is_read:
             cursor.is_queued = True
             is_behind = self._read_beside is not None and not cursor.is_at_end
@@ -209,7 +251,9 @@ class FetchLoop:
         The wait ends at a hint, at `wake`, or when the next partition is due.
         """
         for cursor in self._due():
-            if cursor.is_beside:
+            if isinstance(cursor, StripeEnd):
+                self._probe(cursor)
+            elif cursor.is_beside:
                 assert self._read_beside is not None
                 self._read_beside(partial(self._turn, cursor))
             elif self._is_throttled():  # the turn of another partition just exceeded the quota
@@ -220,8 +264,8 @@ class FetchLoop:
             if self._is_closed:
                 return
 
-    def _due(self) -> list[FetchCursor]:
-        """Return partitions to read now; wait if there are none."""
+    def _due(self) -> list[FetchCursor | StripeEnd]:
+        """Return partitions to read, and stripes to probe, now; wait if there are none."""
         with self._changed:
             found, pause_ms = self._pick()
             self._is_sleeping = pause_ms > 0
@@ -233,6 +277,9 @@ class FetchLoop:
             if self._also_watched in hints:
                 self._on_hint()
             for directory in hints:
+                end = self._ends.get(directory)
+                if end is not None:
+                    end.due_ms = 0.0
                 cursor = self._by_directory.get(directory)
                 if cursor is not None:
                     cursor.make_due()
@@ -242,7 +289,7 @@ class FetchLoop:
                         found.insert(0, cursor)
         return found
 
-    def _pick(self) -> tuple[list[FetchCursor], float]:
+    def _pick(self) -> tuple[list[FetchCursor | StripeEnd], float]:
         """Return the first queued partition that is due, or the milliseconds to wait.
 
         A partition to be read beside the thread is first, since its turn takes none of its time.
@@ -264,6 +311,14 @@ class FetchLoop:
                 cursor.is_read = cursor.is_beside = True
                 self._beside += 1
                 return [cursor], 0.0
+        due_ms, end = next_due_ms(self._ends.values(), self._may_fetch)
+        if end is not None and due_ms <= now_ms:
+            return [end], 0.0
+        rested, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
+        return [] if rested is None else [rested], pause_ms
+
+    def _pick_queued(self, now_ms: float, pause_ms: float) -> tuple[FetchCursor | None, float]:
+        """Return the first queued partition that is due, or at most the milliseconds to wait."""
         rested: FetchCursor | None = None
         for _ in range(len(self._queue)):
             cursor = self._queue.popleft()
@@ -276,22 +331,65 @@ class FetchLoop:
                 if due_ms <= now_ms and (rested is None or cursor.due_ms < rested.due_ms):
                     rested = cursor
             elif due_ms <= now_ms:
-                return [cursor], 0.0
+                return cursor, 0.0
             pause_ms = min(pause_ms, due_ms - now_ms)
             cursor.is_queued = True
             self._queue.append(cursor)
         if rested is None:
-            return [], pause_ms
+            return None, pause_ms
         self._queue.remove(rested)
         rested.is_queued = False
         self._next_rested_ms = now_ms + self._probes.between_rests_ms
-        return [rested], 0.0
+        return rested, 0.0
 
     def _may_fetch(self, cursor: FetchCursor) -> bool:
         return cursor.is_fetchable(self._config.max_partition_fetch_bytes)
 
     def _is_throttled(self) -> bool:
         return self._quota.is_throttled(self._now_ms())
+
+    def _probe(self, end: StripeEnd) -> None:
+        """Look for new entries in a stripe, and queue the partitions that have got some."""
+        error: Exception | None = None
+        try:
+            if not end.gives_hints and self._watch.gives_hints:
+                end.gives_hints = self._watch.add(end.path)
+            end.reader.poll()
+        except Exception as caught:
+            error = caught
+        with self._changed:
+            if error is not None:
+                self._probe_failed(end, error)
+                return
+            end.failures = 0
+            now_ms = self._now_ms()
+            for cursor in end.take_grown():
+                end.records_ms = now_ms
+                cursor.make_due()
+                self.enqueue(cursor)
+            if end.gives_hints:
+                pause_ms = _HINTED_MIN_MS
+            else:
+                pause_ms = end.pause_ms(self._probes, now_ms, len(self._ends))
+            end.due_ms = now_ms + pause_ms
+
+    def _probe_failed(self, end: StripeEnd, error: Exception) -> None:
+        """Probe again later; after a lasting error no partition of the stripe can be read."""
+        if not _is_transient(error):
+            for cursor in [each for each in end.cursors if each.is_at_end]:
+                cursor.make_due()
+                cursor.on_failure(error)
+                self.buffer.make_ready(cursor)
+            self._changed.notify_all()
+        end.failures += 1
+        if end.failures == 1:
+            _log.warning("%s cannot be read, retrying: %s", end.path, error)
+        end.due_ms = self._now_ms() + retry_pause_ms(
+            end.failures,
+            initial_ms=self._config.retry_backoff_ms,
+            max_ms=self._config.retry_backoff_max_ms,
+            random=self._random,
+        )
 
     def _turn(self, cursor: FetchCursor) -> None:
         """Read one turn of a partition, and queue it for the next one."""
@@ -319,13 +417,15 @@ class FetchLoop:
             left_bytes = min(left_bytes, self._quota.most_bytes)
             self._fetches += 1
             is_beside = cursor.is_beside
+            end = self._end_of(cursor)
+            seen_end = 0 if end is None else end.known_end(cursor)
         left_ends = math.inf if is_beside or self._read_beside is None else _BRIEF_SEGMENTS
         began_ms = published_ms = self._now_ms()
         fetched: list[CompletedFetch] = []
         last: CompletedFetch | None = None
         fetched_bytes = 0
         try:
-            if not cursor.gives_hints and self._watch.gives_hints:
+            if end is None and not cursor.gives_hints and self._watch.gives_hints:
                 cursor.gives_hints = self._watch.add(cursor.log.directory)
             for batch, next_offset in cursor.stream(version) or self._open(cursor, version, offset):
                 visible = None if batch is None or batch.is_control else batch
@@ -349,7 +449,7 @@ class FetchLoop:
                 self._publish(cursor, version, fetched)
                 fetched = []
                 if not self._unblock(cursor):
-                    self._at_end(cursor, version, began_ms)
+                    self._at_end(cursor, version, began_ms, seen_end)
                     return
         except Exception as error:
             cursor.close_stream()
@@ -411,9 +511,23 @@ class FetchLoop:
             cursor.make_due()
         return True
 
-    def _at_end(self, cursor: FetchCursor, version: int, began_ms: float) -> None:
+    def _at_end(self, cursor: FetchCursor, version: int, began_ms: float, seen_end: int) -> None:
+        """Let a partition wait for more records.
+
+        Args:
+            cursor: the partition.
+            version: the version for which it was read.
+            began_ms: the monotonic time at which its turn began.
+            seen_end: its end in its stripe that was known then.
+        """
         with self._changed:
-            if cursor.version == version:
+            end = self._end_of(cursor)
+            if cursor.version == version and end and cursor.log.blocking_transaction is None:
+                cursor.seen_end = max(seen_end, cursor.offset)
+                has_more = end.known_end(cursor) > cursor.seen_end
+                cursor.on_end(0.0 if has_more else math.inf, is_at_rest=False)
+            elif cursor.version == version:
+                cursor.seen_end = max(seen_end, cursor.offset)
                 now_ms = self._now_ms()
                 is_at_rest = self._probes.is_at_rest(now_ms - cursor.records_ms)
                 if is_at_rest:
@@ -434,7 +548,10 @@ class FetchLoop:
         """Return the number of partitions that are not at rest."""
         if self._probes.rest_ms == math.inf:
             return len(self._by_directory)
-        return sum(not cursor.is_at_rest for cursor in self._by_directory.values())
+        return len(self._ends) + sum(
+            not cursor.is_at_rest and cursor.due_ms < math.inf
+            for cursor in self._by_directory.values()
+        )
 
     def _failed(self, cursor: FetchCursor, version: int, error: Exception) -> None:
         with self._changed:

@@ -116,8 +116,7 @@ class Fetcher:
         with self._changed:
             cursor = self._cursors.get(partition)
             if cursor is not None:
-                cursor.use_log(log)
-                self._loop.enqueue(cursor)
+                self._loop.use_log(cursor, log)
 
     def pause(self, partition: TopicPartition) -> None:
         """Neither fetch nor hand out a partition; its batches are kept."""

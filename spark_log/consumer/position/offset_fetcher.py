@@ -40,18 +40,34 @@ class OffsetFetcher:
     def views(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogView]:
         """Return the current log start and end offsets, by one listing for each partition.
 
+        Partitions of a stripe share the request at its end.
+
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        return self._read_each(self._topics(partitions), lambda _, log: log.observe())
+        topics = self._topics(partitions)
+        self._poll_stripes(topics)
+        return self._read_each(topics, lambda _, log: log.observe_polled())
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset before which this consumer may read each partition.
 
+        A stripe tells the ends of all of its partitions, by one request.
+
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        return {tp: end for tp, (_, end) in self.bounds(partitions).items()}
+        topics, level = self._topics(partitions), self._isolation_level
+        self._poll_stripes(topics)
+
+        def read(tp: TopicPartition, log: PartitionLog) -> int:
+            if log.stripe is not None:
+                end_offset, first_open = log.stripe.reader.known_end(tp.partition)
+                if level == "read_uncommitted" or first_open is None:
+                    return end_offset
+            return log.end_offset(log.observe_polled(), isolation_level=level)
+
+        return self._read_each(topics, read)
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset of each partition, and the one before which it may be read.
@@ -59,13 +75,14 @@ class OffsetFetcher:
         Raises:
             UnknownTopicOrPartitionError: a topic or partition does not exist.
         """
-        level = self._isolation_level
+        topics, level = self._topics(partitions), self._isolation_level
+        self._poll_stripes(topics)
 
         def read(_: TopicPartition, log: PartitionLog) -> tuple[int, int]:
-            view = log.observe()
+            view = log.observe_polled()
             return view.log_start_offset, log.end_offset(view, isolation_level=level)
 
-        return self._read_each(self._topics(partitions), read)
+        return self._read_each(topics, read)
 
     def view(self, topic: TopicImage, partition: int) -> LogView:
         """Return the current log start and end offset of one partition.
@@ -186,6 +203,17 @@ class OffsetFetcher:
             for key in [each for each in self._logs if image.find_by_id(each[0]) is None]:
                 del self._logs[key]
         return {tp: image.topic(tp.topic) for tp in partitions}
+
+    def _poll_stripes(self, topics: Mapping[TopicPartition, TopicImage]) -> None:
+        """Learn the ends of all striped partitions, by one request for each stripe."""
+        stripes = {
+            stripe: topic
+            for tp, topic in topics.items()
+            if (stripe := self._log(topic, tp.partition).stripe) is not None
+        }
+        for stripe, topic in stripes.items():
+            with self._cluster.detecting_deletion(topic):
+                stripe.reader.poll()
 
     def _read_each(
         self,

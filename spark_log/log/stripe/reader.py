@@ -197,6 +197,11 @@ class StripeReader(LogCache):
         with self._lock:
             return self._tail.state.end_offset(partition)
 
+    @property
+    def next_number(self) -> int:
+        """Number of the object behind the known end."""
+        return self._tail.state.next_number
+
     def home_end(self, partition: int) -> int:
         """Return the offset before which the known records of a partition are at home."""
         with self._lock:
@@ -293,21 +298,20 @@ class StripeReader(LogCache):
 
     # --- objects ----------------------------------------------------------------------------------
 
-    def open(self, partition: int, base_offset: int) -> EntriesReader:
+    def open(self, partition: int, base_offset: int, *, polls_at_end: bool = True) -> EntriesReader:
         """Open the entries of a partition that begin at an offset.
-
-        At the partition's known end this polls.
 
         Args:
             partition: number of the partition.
             base_offset: the first record's offset.
+            polls_at_end: whether to poll at the partition's known end; behind it this always polls.
 
         Raises:
             NotFoundError: the stripe has no such entries: the log ends there, or they are at home.
             CorruptRecordError: the object is damaged or missing.
             StorageError: the storage does not answer.
         """
-        if base_offset >= self.end_offset(partition):
+        if base_offset >= self.end_offset(partition) + (not polls_at_end):
             self.poll()
         with self._lock:
             place = self.place(partition, base_offset)

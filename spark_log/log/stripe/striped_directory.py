@@ -28,7 +28,11 @@ class StripedDirectory(PartitionDirectory):
     Attributes:
         stripe: what the process has read of the stripe.
         at_home: the directory without the entries in the stripe.
+        polls_at_end: whether a look for the next entries at the log's known end polls the stripe.
+            False if another one polls it for many partitions.
     """
+
+    polls_at_end = True
 
     def __init__(self, *where: Any, stripe: StripeReader, **how: Any) -> None:
         """Access no storage yet.
@@ -154,7 +158,9 @@ class StripedDirectory(PartitionDirectory):
         if name.last_offset is not None:
             return super().open(name, size_bytes)
         try:
-            return self.stripe.open(self.partition, name.base_offset)
+            return self.stripe.open(
+                self.partition, name.base_offset, polls_at_end=self.polls_at_end
+            )
         except NotFoundError:
             # Where the end is further on, the records are at home: a view that ends here is short.
             self.on_log_end(self.stripe.end_offset(self.partition))

@@ -122,6 +122,12 @@ class StripedLog(LocalLog):
         super().__init__(*where, **how)
         self.striped = StripedAppender(stripe, self.files.partition)
 
+    def leave_polls(self) -> StripeReader:
+        """Look for no next entries at the known end: the caller polls the stripe that it gets."""
+        assert isinstance(self.files, StripedDirectory)
+        self.files.polls_at_end = False
+        return self.files.stripe
+
     def append(
         self,
         records: pa.RecordBatch | Iterable[pa.RecordBatch],

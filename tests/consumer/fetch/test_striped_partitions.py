@@ -1,0 +1,171 @@
+"""What a consumer of striped partitions asks of an object store, counted on a clock of the test."""
+
+import threading
+from random import Random
+
+import pytest
+
+from spark_log.config import ConsumerConfig
+from spark_log.consumer.fetch.fetch_cursor import FetchCursor
+from spark_log.consumer.fetch.fetch_loop import FetchLoop
+from spark_log.errors import StorageTimeoutError
+from spark_log.log.read.probe_interval import REST_MS
+from spark_log.log.stripe import Stripe, StripedLog
+from spark_log.types import TopicPartition
+from tests.consumer.support import ClockWatch
+from tests.log.stripe.support import TOPIC, open_stripe, settings
+from tests.log.support import TOPIC_ID, HookedStore
+from tests.record.samples import numbered
+
+GET_MS = 20
+
+
+class StripedConsumer:
+    """A loop of the partitions of some stripes, whose requests take time on the test's clock."""
+
+    def __init__(self, inner, clock, partitions, stripes=4, **config):
+        self.clock, self.requests, self.taken = clock, [], []
+        self.writers = [self._stripe(inner, number) for number in range(stripes)]
+        self.writer_logs = {}
+        self.store = HookedStore(inner, is_mapped=False)
+        for operation in ("read", "read_tail", "open_buffer", "list", "head"):
+            self.store.on(operation, self._request)
+        self.stripes = [self._stripe(self.store, number) for number in range(stripes)]
+        self.loop = FetchLoop(
+            self.store,
+            ConsumerConfig.parse(config),
+            threading.Condition(),
+            ClockWatch(clock),
+            also_watched="",
+            on_hint=lambda: None,
+            now_ms=clock.monotonic_ms,
+            random=Random(0),
+        )
+        self.cursors = []
+        for number in range(partitions):
+            log = self.log(self.store, self.stripes, number)
+            cursor = FetchCursor(TopicPartition("flights", number), log, 0)
+            self.loop.add(cursor)
+            self.cursors.append(cursor)
+
+    def _stripe(self, store, number):
+        return Stripe(open_stripe(store, self.clock, number), lambda partition: None)
+
+    def log(self, store, stripes, number):
+        return StripedLog(
+            stripes[number % len(stripes)],
+            store,
+            f"{TOPIC}/flights-{number}",
+            topic_id=TOPIC_ID,
+            partition=number,
+            config=settings(),
+            clock=self.clock,
+        )
+
+    def _request(self, path, call):
+        self.requests.append(path)
+        self.clock.advance_ms(GET_MS)
+        return call()
+
+    def append(self, number):
+        """Append a record by another process."""
+        log = self.writer_logs.get(number)
+        if log is None:
+            store = self.writers[0].directory.store
+            log = self.writer_logs[number] = self.log(store, self.writers, number)
+        log.append(numbered(0, 1))
+
+    def wait(self, duration_ms):
+        """Let the loop run for a while; return the requests of this time."""
+        self.requests.clear()
+        until_ms = self.clock.monotonic_ms() + duration_ms
+        while self.clock.monotonic_ms() < until_ms:
+            self.run_once()
+        return list(self.requests)
+
+    def run_once(self):
+        self.loop.run_once()
+        fetch = self.loop.buffer.take(None)
+        assert fetch.failure is None
+        self.taken += [rows.partition.partition for rows in fetch.rows]
+
+    def delay_ms(self, number):
+        """Append a record, and return how long the loop takes to fetch it."""
+        self.append(number)
+        begun_ms = self.clock.monotonic_ms()
+        self.taken.clear()
+        while not self.taken:
+            self.run_once()
+        assert self.taken == [number]
+        return self.clock.monotonic_ms() - begun_ms
+
+
+@pytest.fixture
+def open_consumer(memory_store, clock):
+    return lambda *numbers, **config: StripedConsumer(memory_store, clock, *numbers, **config)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_all_partitions_of_stripes_cost_two_requests_a_second_at_rest(open_consumer, level):
+    consumer = open_consumer(200, isolation_level=level)
+    consumer.append(5)
+    consumer.wait(40_000)
+    assert consumer.taken == [5]
+    assert len(consumer.wait(60_000)) <= 2 * 60
+
+
+def test_the_first_record_after_a_rest_comes_in_time(open_consumer):
+    consumer = open_consumer(40)
+    consumer.wait(10 * REST_MS)
+    for number in (3, 7, 20):
+        assert consumer.delay_ms(number) <= 2_400 + 8 * GET_MS
+        consumer.wait(2 * REST_MS + 333)
+
+
+def test_the_next_records_of_any_partition_of_the_stripe_come_at_full_speed(open_consumer):
+    consumer = open_consumer(40)
+    consumer.wait(10 * REST_MS)
+    consumer.delay_ms(0)
+    for number in (4, 8, 4, 12, 0):
+        assert consumer.delay_ms(number) <= 200
+
+
+def test_a_paused_partition_gets_its_records_when_it_is_resumed(open_consumer):
+    consumer = open_consumer(8)
+    consumer.wait(1_000)
+    consumer.loop.buffer.pause(consumer.cursors[4])
+    consumer.append(4)
+    consumer.wait(5_000)
+    assert consumer.taken == []
+    consumer.loop.buffer.resume(consumer.cursors[4])
+    consumer.loop.enqueue(consumer.cursors[4])
+    consumer.wait(1_000)
+    assert consumer.taken == [4]
+
+
+def test_a_stripe_without_readers_is_not_probed(open_consumer):
+    consumer = open_consumer(8)
+    consumer.wait(1_000)
+    for cursor in consumer.cursors[:4] + consumer.cursors[5:]:
+        consumer.loop.remove(cursor)
+    other = consumer.stripes[1].directory.path
+    assert not [path for path in consumer.wait(10_000) if path.startswith(other)]
+    assert consumer.delay_ms(4) <= 1_000 + 8 * GET_MS
+
+
+def test_a_failed_probe_is_repeated(open_consumer):
+    consumer = open_consumer(8)
+    consumer.wait(1_000)
+    failures = iter([True] * 3)
+
+    def fail(path, call):
+        if next(failures, False):
+            raise StorageTimeoutError("no answer", path=path)
+        return call()
+
+    for operation in ("read", "read_tail", "open_buffer", "list"):
+        consumer.store.on(operation, fail)
+    consumer.wait(1_000)
+    consumer.append(6)
+    consumer.wait(10_000)
+    assert consumer.taken == [6]
