@@ -9,6 +9,7 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.errors import StorageTimeoutError
+from spark_log.log import PartitionDirectory
 from spark_log.log.read.probe_interval import REST_MS
 from spark_log.log.stripe import Stripe, StripedLog
 from spark_log.types import TopicPartition
@@ -18,6 +19,10 @@ from tests.log.support import TOPIC_ID, HookedStore
 from tests.record.samples import numbered
 
 GET_MS = 20
+
+
+def no_home(partition) -> PartitionDirectory:
+    raise AssertionError(f"partition {partition} is not taken home")
 
 
 class StripedConsumer:
@@ -49,7 +54,7 @@ class StripedConsumer:
             self.cursors.append(cursor)
 
     def _stripe(self, store, number):
-        return Stripe(open_stripe(store, self.clock, number), lambda partition: None)
+        return Stripe(open_stripe(store, self.clock, number), no_home)
 
     def log(self, store, stripes, number):
         return StripedLog(

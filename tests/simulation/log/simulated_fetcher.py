@@ -138,9 +138,9 @@ class _CheckedLoop(FetchLoop):
         self._true_log = world.true_log
         self.since = 0
 
-    def _at_end(self, cursor: FetchCursor, version: int, began_ms: float) -> None:
+    def _at_end(self, cursor: FetchCursor, version: int, began_ms: float, seen_end: int) -> None:
         self._true_log.check_read(cursor.offset, [], self.since)
-        super()._at_end(cursor, version, began_ms)
+        super()._at_end(cursor, version, began_ms, seen_end)
 
     def _failed(self, cursor: FetchCursor, version: int, error: Exception) -> None:
         if isinstance(error, OffsetOutOfRangeError):

@@ -1,0 +1,195 @@
+"""Counts the requests of a topic of many partitions, and how late its records are, on an S3 server.
+
+    python -m benchmarks.striped_topics --partitions 1000 --stripes 4 --seconds 20
+
+Each writer is a process with one `Producer`, which sends a record of 100 bytes to each partition
+once a second (``linger.ms`` 1000). One `Consumer` reads all partitions. Each has a proxy of its own
+that delays its requests and counts them. At the end the writers stop, and the consumer's requests
+are counted while it is idle. The age of a record is the time from `send`. With ``--stripes 0`` each
+partition has a log of its own.
+"""
+
+import argparse
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from benchmarks.latency_proxy import LatencyProxy
+from benchmarks.log_report import Figure, Report, parser, percentile, run
+from benchmarks.timing import age_ms, stamp_now
+from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
+from spark_log.testing.servers.s3_server import run_s3_server
+
+_PROCESSES = multiprocessing.get_context("spawn")
+_TOPIC = "flights"
+_WARM_UP_S = 10.0
+_REST_S = 60.0
+"""Time after the last record, in which the consumer comes to probe less often."""
+_POLL_MS = 500
+_PUT_DOLLARS, _GET_DOLLARS = 0.005 / 1_000, 0.0004 / 1_000
+_DAY_S = 86_400
+
+Root = tuple[str, dict[str, Any]]
+"""The URL of a root, and its storage options."""
+
+
+def main() -> None:
+    """Run the benchmark as the command line says."""
+    options = parser("striped_topics", __doc__)
+    options.add_argument("--latency-ms", type=float, default=20.0, help="of a request (20)")
+    options.add_argument("--seconds", type=float, default=20.0, help="of each situation (20)")
+    options.add_argument("--partitions", type=int, default=1_000, help="of the topic (1000)")
+    options.add_argument("--stripes", type=int, default=4, help="of the topic (4)")
+    options.add_argument("--writers", type=int, nargs="*", default=[1, 8], help="(1 8)")
+    run(options, measure)
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """Measure each number of writers."""
+    figures: list[Figure] = []
+    with run_s3_server() as server:
+        for writers in options.writers:
+            url = f"{server.new_bucket()}/root"
+            direct = url, server.storage_options
+            topic = NewTopic(_TOPIC, options.partitions, topic_configs={"stripes": options.stripes})
+            Admin(url, storage_options=server.storage_options).create_topics([topic])
+            figures += _measure(writers, direct, server.endpoint_url, options)
+        notes = {
+            "server": server.name,
+            "latency of a request": f"{options.latency_ms:g} ms",
+            "partitions": str(options.partitions),
+            "stripes": str(options.stripes),
+        }
+    return Report("striped_topics", figures, notes)
+
+
+def _measure(
+    writers: int, direct: Root, server_url: str, options: argparse.Namespace
+) -> Iterator[Figure]:
+    seconds = options.seconds
+    with ExitStack() as stack:
+
+        def slow() -> tuple[LatencyProxy, Root]:
+            proxy = stack.enter_context(LatencyProxy.running(server_url, options.latency_ms))
+            return proxy, (direct[0], {**direct[1], "endpoint_url": proxy.url})
+
+        read_proxy, read_root = slow()
+        write_proxies, write_roots = zip(*(slow() for _ in range(writers)), strict=True)
+        reading = stack.enter_context(_running(_consume, read_root, options.partitions))
+        reading.recv()
+        writing = [
+            stack.enter_context(_running(_produce, root, options.partitions))
+            for root in write_roots
+        ]
+        for each in writing:
+            each.recv()
+        time.sleep(_WARM_UP_S)
+        for each in (reading, *writing):
+            each.send("measure")
+        for proxy in (read_proxy, *write_proxies):
+            proxy.begin()
+        time.sleep(seconds)
+        written = Counter(each.operation for proxy in write_proxies for each in proxy.requests())
+        read = Counter(each.operation for each in read_proxy.requests())
+        acknowledged_ms: list[float] = []
+        for each in writing:
+            each.send("end")
+            acknowledged_ms += each.recv()
+        reading.send("rest")
+        ages_ms, cpu_s = reading.recv()
+        time.sleep(_REST_S)
+        read_proxy.begin()
+        time.sleep(seconds)
+        idle = Counter(each.operation for each in read_proxy.requests())
+        reading.send("end")
+    name = f"{writers} writers" if writers > 1 else "1 writer"
+    puts = written["PUT"] / seconds
+    yield Figure(f"{name}: PUT of all", puts, "/s", at_most=12 if writers > 1 else 2)
+    others = sum(written.values()) / seconds - puts
+    yield Figure(f"{name}: other requests of all", others, "/s")
+    dollars = _dollars(written) * _DAY_S / seconds
+    yield Figure(f"{name}: requests of a day", dollars, "dollars")
+    for percent in (50, 99):
+        value = percentile(acknowledged_ms, percent)
+        yield Figure(f"{name}: send to acknowledged, p{percent}", value, "ms")
+    for percent in (50, 99):
+        yield Figure(f"{name}: send to poll, p{percent}", percentile(ages_ms, percent), "ms")
+    yield Figure(f"{name}: records", len(ages_ms) / seconds, "/s")
+    yield Figure(f"{name}: processor time of the consumer", cpu_s / seconds * 1e3, "ms/s")
+    yield Figure(f"{name}: requests of the consumer", sum(read.values()) / seconds, "/s")
+    rate = sum(idle.values()) / seconds
+    yield Figure(f"{name}: requests of the idle consumer", rate, "/s", at_most=2)
+
+
+def _dollars(requests: Counter[str]) -> float:
+    writes = requests["PUT"] + requests["LIST"] + requests["POST"]
+    return writes * _PUT_DOLLARS + (requests["GET"] + requests["HEAD"]) * _GET_DOLLARS
+
+
+# --- the processes -------------------------------------------------------------------------------
+
+
+@contextmanager
+def _running(target: Any, *arguments: Any) -> Iterator[Connection]:
+    theirs, own = _PROCESSES.Pipe()
+    process = _PROCESSES.Process(target=target, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield own
+    finally:
+        process.join(60)
+        process.terminate()
+
+
+def _produce(root: Root, partitions: int, pipe: Connection) -> None:
+    acknowledged_ms: list[float] = []
+    is_measured = False
+    with Producer(root[0], storage_options=root[1], linger_ms=1_000) as producer:
+        producer.send(_TOPIC, stamp_now(), partition=0).get(timeout=60)
+        pipe.send("ready")
+        due_s = time.monotonic()
+        while True:
+            for partition in range(partitions):
+                sent_s = time.monotonic()
+                future = producer.send(_TOPIC, stamp_now().ljust(100), partition=partition)
+                if is_measured:
+                    future.add_callback(
+                        lambda _, sent_s=sent_s: acknowledged_ms.append(
+                            (time.monotonic() - sent_s) * 1e3
+                        )
+                    )
+            due_s += 1
+            if pipe.poll(max(0.0, due_s - time.monotonic())):
+                if pipe.recv() == "end":
+                    break
+                is_measured = True
+    pipe.send(acknowledged_ms)
+
+
+def _consume(root: Root, partitions: int, pipe: Connection) -> None:
+    ages_ms: list[float] = []
+    cpu_s, state = 0.0, "warm"
+    with Consumer(root=root[0], storage_options=root[1]) as consumer:
+        consumer.assign([TopicPartition(_TOPIC, number) for number in range(partitions)])
+        consumer.seek_to_end()
+        consumer.poll(0)
+        pipe.send("ready")
+        while state != "end":
+            for found in consumer.poll(_POLL_MS).values():
+                if state == "measure":
+                    ages_ms += [age_ms(each.value) for each in found]
+            if pipe.poll():
+                state = pipe.recv()
+                if state == "measure":
+                    cpu_s = time.process_time()
+                elif state == "rest":
+                    pipe.send((ages_ms, time.process_time() - cpu_s))
+
+
+if __name__ == "__main__":
+    main()
