@@ -12,9 +12,10 @@ def a_root(admin):
 
 
 def level(root):
-    by_groups, by_users, feature = Admin(root).describe_features()
+    by_groups, by_users, by_stripes, feature = Admin(root).describe_features()
     assert (by_groups.name, by_groups.finalized_level) == ("group.version", 0)
     assert (by_users.name, by_users.finalized_level) == ("scram.version", 0)
+    assert (by_stripes.name, by_stripes.finalized_level) == ("stripe.version", 0)
     assert isinstance(feature, FeatureDescription)
     assert (feature.name, feature.max_level, feature.release) == ("table.version", 1, "0.4.0")
     return feature.finalized_level

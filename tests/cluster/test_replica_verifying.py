@@ -186,7 +186,7 @@ class TestFound:
         append(log_of(cluster), numbered(0, 3))
         with monkeypatch.context() as patched:
             patched.setattr(
-                "spark_log.log.append.segment_stager.leader_change_records",
+                "spark_log.record.leader_change_records",
                 lambda epoch, *more: leader_change_records(7, *more),
             )
             leave(cluster, 2)

@@ -11,7 +11,6 @@ from unittest import mock
 import pytest
 from typer.testing import CliRunner
 
-from spark_log.log.append import merge_task
 from spark_log.log.rewrite import merge_recent
 from tests.simulation import RULES, LogSimulation, SimulationFailedError, simulate_many
 from tests.simulation.__main__ import app
@@ -54,7 +53,7 @@ class TestManySeeds:
 
     def test_many_merges_take_their_records_from_memory(self):
         merges = mock.Mock(wraps=merge_recent)
-        with mock.patch.object(merge_task, "merge_recent", merges):
+        with mock.patch("spark_log.log.rewrite.merge_recent", merges):
             for seed in range(30):
                 LogSimulation(seed).run()
         assert merges.call_count >= 10

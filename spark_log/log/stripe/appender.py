@@ -152,8 +152,10 @@ class StripeAppender:
         An entry of a producer is decided after those before it.
         """
         is_listed = False
-        while firsts := first_of_producers(append.entries, append.waiting()):
-            decisions = {index: self._decision(append.entries[index]) for index in firsts}
+        while True:
+            append.fail_unknown()  # before the entries behind them are decided
+            firsts = first_of_producers(append.entries, append.waiting())
+            decisions = {index: self.decision(append.entries[index]) for index in firsts}
             decided = {index: each for index, each in decisions.items() if each is not None}
             if not decided:
                 break
@@ -165,11 +167,12 @@ class StripeAppender:
                 continue
             for index, decision in decided.items():
                 append.decide(index, decision)
-        append.fail_unknown()
+        append.forget_unseen()
         self._make_durable(append)
         return bool(append.waiting())
 
-    def _decision(self, entry: StripeEntry) -> int | SparkLogError | None:
+    def decision(self, entry: StripeEntry) -> int | SparkLogError | None:
+        """Decide whether an entry may be in the next object (`StripeState.decide`)."""
         return self._tail.state.decide(
             entry,
             now_us=self._tail.storage_us,  # not this machine's clock, which may be days ahead
@@ -411,6 +414,9 @@ class _Append:
             content = self.entries[index].content
             if isinstance(content, BatchAppend) and content.producer is None:
                 self._set(index, self._unknown("its object went home before it could be read"))
+
+    def forget_unseen(self) -> None:
+        """Put entries again that the producer state has not shown."""
         self._unseen.clear()
 
     def check_age(self) -> None:

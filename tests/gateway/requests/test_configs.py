@@ -37,7 +37,7 @@ def test_configs_of_a_topic_have_source_default_and_synonyms(gateway, client, ve
     admin.alter_configs([_cluster({"min.insync.replicas": 1, "replica.lag.time.max.ms": 9})])
     found = describe(client, TOPIC, "a", version=version, include_synonyms=True)
     entries = {each.name: each for each in found.configs}
-    assert (found.error_code, len(entries)) == (0, 30)
+    assert (found.error_code, len(entries)) == (0, 31)
     retention, lag = entries["retention.ms"], entries["replica.lag.time.max.ms"]
     assert (retention.value, retention.config_source, retention.read_only) == ("5", 1, False)
     assert [(each.name, each.value, each.source) for each in retention.synonyms] == [

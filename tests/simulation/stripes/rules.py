@@ -269,7 +269,7 @@ STRIPES_RULES: dict[str, PatchVariant] = {
         (appender, "entries_of_one_object", _put_conditional_behind_others)
     ),
     "producers expire by the storage's time": _without(
-        (StripeAppender, "_decision", _expire_by_own_clock),
+        (StripeAppender, "decision", _expire_by_own_clock),
         (HomeTaker, "put_marker", _put_marker_by_own_clock),
     ),
     "a refusal counts after a listing": _without((appender, "may_be_short", _never)),
