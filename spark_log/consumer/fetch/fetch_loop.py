@@ -57,6 +57,10 @@ _BRIEF_SEGMENTS: Final = 2
 """Segments that end a turn of the fetching thread if others read the partitions that have more. The
 second one shows that the log grows faster than it is probed."""
 
+_OVERDUE_MS: Final = 50.0
+"""Time by which a probe of a stripe may wait for turns of partitions: those that the last probe has
+found something for are read before the next one, which takes as long as many of them."""
+
 _READ_BESIDE: Final = 4
 """Maximum number of partitions that other threads read at once."""
 
@@ -312,10 +316,12 @@ class FetchLoop:
                 self._beside += 1
                 return [cursor], 0.0
         due_ms, end = next_due_ms(self._ends.values(), self._may_fetch)
-        if end is not None and due_ms <= now_ms:
+        if end is not None and due_ms <= now_ms - _OVERDUE_MS:
             return [end], 0.0
-        rested, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
-        return [] if rested is None else [rested], pause_ms
+        cursor, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
+        if cursor is not None:
+            return [cursor], 0.0
+        return ([], pause_ms) if end is None or due_ms > now_ms else ([end], 0.0)
 
     def _pick_queued(self, now_ms: float, pause_ms: float) -> tuple[FetchCursor | None, float]:
         """Return the first queued partition that is due, or at most the milliseconds to wait."""

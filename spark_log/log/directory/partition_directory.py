@@ -160,6 +160,19 @@ class PartitionDirectory:
         """
         return self.observe()
 
+    def observe_from(self, offset: int) -> tuple[LogView, SegmentReader | None]:
+        """Return a view for a read from an offset to the log's end, and its last segment if open.
+
+        It may lack the segments before the offset.
+
+        Args:
+            offset: the first offset that is read.
+
+        Raises:
+            SparkLogError: `observe` failed.
+        """
+        return self.observe_and_open()
+
     def observe_between(
         self, start_offset: int, end_offset: int
     ) -> tuple[LogView, SegmentReader | None]:

@@ -281,7 +281,7 @@ class LogReader(LogCache):
             OffsetOutOfRangeError: ``offset`` is not in the log; has the valid range.
         """
         self._tail = None
-        view, last = self._directory.observe_and_open()
+        view, last = self._directory.observe_from(offset)
         view.check_offset(offset, self._directory.path)
         if offset == view.log_end_offset:
             last = None

@@ -98,6 +98,19 @@ class StripedDirectory(PartitionDirectory):
         live = LiveLog(begins[0] if begins else end_offset, segments)
         return LogView(live, end_offset, observed_ms, None, self.url)
 
+    def observe_from(self, offset: int) -> tuple[LogView, SegmentReader | None]:
+        """Return a view for a read from an offset to the log's end.
+
+        If the stripe has the records from it on, the directory is not listed.
+        """
+        if self.polls_at_end:
+            self.stripe.poll()
+        else:
+            self.stripe.reach(self.partition)  # no poll at all shows an empty stripe
+        is_in_log = offset <= self.stripe.end_offset(self.partition)
+        view = self._observe_entries(offset) if is_in_log else None
+        return self.observe_and_open() if view is None else (view, None)
+
     def observe_between(
         self, start_offset: int, end_offset: int
     ) -> tuple[LogView, SegmentReader | None]:
