@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from spark_log.cluster import Cluster
 from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
 from spark_log.log import LogAppendInfo
+from spark_log.metadata import MetadataImage
 from spark_log.record import EndTransactionMarker
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
@@ -88,9 +89,8 @@ def put_markers(
     known: dict[TopicIdPartition, MarkerLog | None] = {
         partition: open_log(partition) if open_log else None for partition in missing
     }
-    # The image is read only if it is needed, and later than the state: so it has every topic that
-    # the registrations name, unless the topic was deleted.
-    image = cluster.image() if None in known.values() else None
+    unknown = {partition.topic_id for partition, log in known.items() if log is None}
+    image = _image(cluster, unknown) if unknown else None
 
     def put(partition: TopicIdPartition) -> SparkLogError | None:
         log = known[partition]
@@ -144,6 +144,20 @@ def put_markers(
     errors = [error for error in results if error is not None]
     if errors:
         raise errors[0]
+
+
+def _image(cluster: Cluster, topic_ids: Collection[str]) -> MetadataImage:
+    """Return metadata that have the topics without an open log.
+
+    They are read later than the state: so they have every topic that the registrations name, unless
+    the topic was deleted. The known ones are sufficient if they have the topics, and these have
+    stripes: an append to a stripe needs no state of a partition, and a topic keeps its stripes.
+    """
+    known = cluster.metadata.known_image()
+    topics = [known.find_by_id(topic_id) for topic_id in topic_ids]
+    if all(topic is not None and topic.config().stripes for topic in topics):
+        return known
+    return cluster.image()
 
 
 def transaction_markers(

@@ -117,14 +117,23 @@ class Sender:
             self._release(queue)
         began_ms = self._clock.monotonic_ms()
         self._append(turns)
-        for turn in turns:
+        retry_ms: dict[int, float] = {}
+        is_refreshed = False
+        # Those that were appended first: an error of another partition may fail all that wait.
+        for turn in sorted(turns, key=lambda each: isinstance(each.outcome, Exception)):
             with self._guarded(turn.queue):
-                outcome = turn.outcome
+                outcome, attempts = turn.outcome, turn.in_flight.attempts
                 assert outcome is not None
                 if isinstance(outcome, AppendResult):
                     self._complete(turn.queue, turn.in_flight, outcome, began_ms)
-                else:
-                    self._react(turn.queue, turn.in_flight, outcome)
+                    continue
+                if isinstance(outcome, DeleteDelayLoweredError) and not is_refreshed:
+                    is_refreshed = True  # for all partitions of the turn
+                    self._refresh_quietly(turn.queue.topic)
+                if attempts not in retry_ms:  # partitions that shared a put share the next one
+                    retry_ms[attempts] = self._next_retry_ms(attempts)
+                turn.in_flight.retry_ms = retry_ms[attempts]
+                self._react(turn.queue, turn.in_flight, outcome)
 
     @contextmanager
     def _guarded(self, queue: PartitionQueue) -> Iterator[None]:
@@ -235,7 +244,7 @@ class Sender:
     def _react(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:
         """Do what `reaction_to` decides: retry, move or fail the batches in flight."""
         if not isinstance(error, TopicDeletedError):
-            self._note_failure(queue, in_flight, error)
+            self._note_failure(in_flight, error)
         match reaction_to(
             error,
             is_transactional=self._transaction is not None,
@@ -259,41 +268,37 @@ class Sender:
             case Reaction.RETRY:
                 self._retry(queue, in_flight, error)
 
-    def _note_failure(
-        self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception
-    ) -> None:
+    def _note_failure(self, in_flight: InFlightBatches, error: Exception) -> None:
         in_flight.error = error
         self._metrics.count_failed_append(error)
         if makes_outcome_unknown(error):
             in_flight.is_outcome_unknown = True
-        if isinstance(error, DeleteDelayLoweredError):
-            with self._suppressed.suppress("metadata refresh", queue.topic, SparkLogError, OSError):
-                self._refresh(queue.topic)
 
     def _retry(self, queue: PartitionQueue, in_flight: InFlightBatches, error: Exception) -> None:
-        """Have the batches appended again after a pause; fail them if no attempt is left."""
+        """Have the batches appended again at ``retry_ms``; fail them if no attempt is left."""
         queue.forget_log()  # its memory may be of a root that is unmounted, or of a lost answer
         if in_flight.is_done or not self._may_retry(in_flight):
             self._fail(queue, in_flight, self._completer.fatal_error or error)
             return
-        pause_ms = retry_pause_ms(
-            in_flight.attempts,
-            initial_ms=self._config.retry_backoff_ms,
-            max_ms=self._config.retry_backoff_max_ms,
-            random=self._random,
-        )
         _log.log(
             logging.INFO if in_flight.attempts == 1 else logging.DEBUG,
             "%s: attempt %d of an append failed, retry in %d ms%s: %s",
             queue,
             in_flight.attempts,
-            pause_ms,
+            in_flight.retry_ms - self._clock.monotonic_ms(),
             " (outcome unknown)" if in_flight.is_outcome_unknown else "",
             error,
         )
         self._metrics.count_retry()
-        in_flight.retry_ms = self._clock.monotonic_ms() + pause_ms
         self._release(queue)
+
+    def _next_retry_ms(self, attempts: int) -> float:
+        return self._clock.monotonic_ms() + retry_pause_ms(
+            attempts,
+            initial_ms=self._config.retry_backoff_ms,
+            max_ms=self._config.retry_backoff_max_ms,
+            random=self._random,
+        )
 
     def _may_retry(self, in_flight: InFlightBatches) -> bool:
         return (
@@ -319,7 +324,8 @@ class Sender:
     def _move(self, queue: PartitionQueue, in_flight: InFlightBatches) -> None:
         """Move the batches to the new topic of that name; fail them if no such topic exists."""
         try:
-            self._refresh(queue.topic)
+            if not queue.route.is_deleted:  # else another partition has refreshed it
+                self._refresh(queue.topic)
         except Exception as error:
             self._react(queue, in_flight, error)
             return
@@ -360,6 +366,10 @@ class Sender:
         self._completer.fail_all(error)
 
     # --- helpers ---------------------------------------------------------------------------------
+
+    def _refresh_quietly(self, topic: str) -> None:
+        with self._suppressed.suppress("metadata refresh", topic, SparkLogError, OSError):
+            self._refresh(topic)
 
     def _release(self, queue: PartitionQueue) -> None:
         with self._accumulator.lock:
