@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "controller": "Watch brokers and replicas.",
     "delete-records": "Delete the records before an offset.",
     "doctor": "Tell what is wrong with a root and what to do.",
-    "dump-log": "Dump a segment, an index file or a file of a stripe, and check it.",
+    "dump-log": "Dump a segment, index or stripe file and check it.",
     "elect-leaders": "Elect leaders of partitions.",
     "exporter": "Serve the root's metrics to Prometheus.",
     "features": "Describe and upgrade features of the bytes at rest.",

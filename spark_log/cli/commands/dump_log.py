@@ -59,7 +59,7 @@ def dump_log(
         bool, typer.Option("--print-data-log", help="Print the records too.")
     ] = False,
 ) -> None:
-    """Dump a segment, an index file or a file of a stripe, and check it.
+    """Dump a segment, index or stripe file and check it.
 
     Shows every batch header and verifies every checksum. A damaged file is dumped as far as it can
     be read. Then the problem is reported with its position, and the exit status is 1. An object of
