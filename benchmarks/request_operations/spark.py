@@ -278,7 +278,7 @@ OPERATIONS = (
     Operation(
         f"a write of one task to {STRIPED} partitions in {STRIPES} stripes",
         striped_write,
-        12,
+        14,
         10,
         "The driver and the task open the root. The task lists each stripe, reads its objects, "
         "and puts one.",
