@@ -187,9 +187,12 @@ class TestDeletedTopic:
         refreshed = []
         its_sender = producer._runtime.sender  # noqa: SLF001 - what it calls is counted
         refresh = its_sender._refresh  # noqa: SLF001
-        monkeypatch.setattr(
-            its_sender, "_refresh", lambda topic: (refreshed.append(topic), refresh(topic))
-        )
+
+        def counted_refresh(topic):
+            refreshed.append(topic)
+            return refresh(topic)
+
+        monkeypatch.setattr(its_sender, "_refresh", counted_refresh)
         run(producer, clock)
         for each in sent.values():
             assert isinstance(each.exception(0), UnknownTopicOrPartitionError)

@@ -318,9 +318,9 @@ class FetchLoop:
         due_ms, end = next_due_ms(self._ends.values(), self._may_fetch)
         if end is not None and due_ms <= now_ms - _OVERDUE_MS:
             return [end], 0.0
-        cursor, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
-        if cursor is not None:
-            return [cursor], 0.0
+        queued, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
+        if queued is not None:
+            return [queued], 0.0
         return ([], pause_ms) if end is None or due_ms > now_ms else ([end], 0.0)
 
     def _pick_queued(self, now_ms: float, pause_ms: float) -> tuple[FetchCursor | None, float]:
