@@ -11,28 +11,25 @@ consumer are processes of their own.
 """
 
 import argparse
-import multiprocessing
 import random
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.latency_proxy import LatencyProxy
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.log_workload import SMALL_BATCH, records, stamped_batch
-from benchmarks.timing import age_ms, stamp_now
+from benchmarks.timing import age_ms, running, stamp_now
 from spark_log import Admin, Consumer, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.log import PartitionLog
 from spark_log.testing.servers.s3_server import run_s3_server
 from spark_log.types import ConsumerRecord
 
-_PROCESSES = multiprocessing.get_context("spawn")
 _TOPIC = "flights"
 _BUSY = range(4)
 _QUIET = range(4, 10)
@@ -98,12 +95,12 @@ def _measure(
 ) -> _Read:
     backlog = options.backlog if situation == "beside a backlog" else 0
     _create(direct, backlog)
-    with _running(_consume, slow, backlog, options.seconds) as pipe:
+    with running(_consume, slow, backlog, options.seconds) as pipe:
         pipe.recv()  # the consumer has its positions
-        with _running(_append_quiet, direct, options.every_s) as quiet:
+        with running(_append_quiet, direct, options.every_s) as quiet:
             quiet.recv()
             if situation == "beside busy ones":
-                with _running(_append_busy, direct, options.appends) as busy:
+                with running(_append_busy, direct, options.appends) as busy:
                     busy.recv()
                     read = _await(pipe, proxy, options.seconds)
                     busy.send("end")
@@ -147,18 +144,6 @@ def _figures(found: dict[str, list[_Read]]) -> Iterator[Figure]:
 
 
 # --- the processes -------------------------------------------------------------------------------
-
-
-@contextmanager
-def _running(target: Any, *arguments: Any) -> Iterator[Connection]:
-    theirs, own = _PROCESSES.Pipe()
-    process = _PROCESSES.Process(target=target, args=(*arguments, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield own
-    finally:
-        process.join(60)
 
 
 def _logs(root: Root, partitions: range) -> list[PartitionLog]:

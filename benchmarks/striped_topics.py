@@ -10,21 +10,19 @@ partition has a log of its own.
 """
 
 import argparse
-import multiprocessing
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.latency_proxy import LatencyProxy
 from benchmarks.log_report import Figure, Report, parser, percentile, run
-from benchmarks.timing import age_ms, stamp_now
+from benchmarks.timing import age_ms, running, stamp_now
 from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition
 from spark_log.testing.servers.s3_server import run_s3_server
 
-_PROCESSES = multiprocessing.get_context("spawn")
 _TOPIC = "flights"
 _WARM_UP_S = 10.0
 _REST_S = 60.0
@@ -79,11 +77,10 @@ def _measure(
 
         read_proxy, read_root = slow()
         write_proxies, write_roots = zip(*(slow() for _ in range(writers)), strict=True)
-        reading = stack.enter_context(_running(_consume, read_root, options.partitions))
+        reading = stack.enter_context(running(_consume, read_root, options.partitions))
         reading.recv()
         writing = [
-            stack.enter_context(_running(_produce, root, options.partitions))
-            for root in write_roots
+            stack.enter_context(running(_produce, root, options.partitions)) for root in write_roots
         ]
         for each in writing:
             each.recv()
@@ -131,19 +128,6 @@ def _dollars(requests: Counter[str]) -> float:
 
 
 # --- the processes -------------------------------------------------------------------------------
-
-
-@contextmanager
-def _running(target: Any, *arguments: Any) -> Iterator[Connection]:
-    theirs, own = _PROCESSES.Pipe()
-    process = _PROCESSES.Process(target=target, args=(*arguments, theirs), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        yield own
-    finally:
-        process.join(60)
-        process.terminate()
 
 
 def _produce(root: Root, partitions: int, pipe: Connection) -> None:

@@ -4,7 +4,8 @@ import multiprocessing
 import random
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -32,6 +33,28 @@ def age_ms(value: object) -> float:
     assert isinstance(value, bytes)
     stamp_ns: int = _STAMP.unpack_from(value)[0]
     return (time.monotonic_ns() - stamp_ns) / 1e6
+
+
+@contextmanager
+def running(target: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
+    """Run a function in a process of its own, and end the process at the end.
+
+    Args:
+        target: the function; the last argument that it gets is its end of a pipe.
+        arguments: its other arguments.
+
+    Yields:
+        The other end of the pipe.
+    """
+    theirs, own = _PROCESSES.Pipe()
+    process = _PROCESSES.Process(target=target, args=(*arguments, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield own
+    finally:
+        process.join(60)
+        process.terminate()
 
 
 def ages_in_another_process(

@@ -397,16 +397,7 @@ class Cluster:
         return [self.stripe(topic, number) for number in range(count)]
 
     def _files_at_home(self, topic: TopicImage, partition: int) -> PartitionDirectory:
-        return LocalLog(
-            self.store,
-            topic.partition_directory(partition),
-            topic_id=topic.topic_id,
-            partition=partition,
-            config=topic.config(),
-            clock=self.clock,
-            suppressed=self.suppressed,
-            has_existence_marker=True,
-        ).files
+        return self.replica_log(topic, partition, ROOT_BROKER_ID, 0).files
 
     def _is_near(self, broker_id: int) -> bool:
         brokers = self._metadata.known_image().brokers()

@@ -15,7 +15,7 @@ from spark_log import (
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.producer.send import sender
+from spark_log.log import stripe
 from spark_log.record import ProducerIdAndEpoch
 from tests.log.support import done_but, failing
 from tests.producer.support import ANY_TIME, by_hand, committed, hooked, new_root, run, values
@@ -229,7 +229,7 @@ class TestTransactions:
 
 
 def test_the_next_put_takes_what_one_object_cannot_hold(root, clock, monkeypatch):
-    monkeypatch.setattr(sender, "MAX_OBJECT_BYTES", 2 * 16_384)
+    monkeypatch.setattr(stripe, "MAX_GROUP_BYTES", 2 * 16_384)
     producer = by_hand(root, clock, linger_ms=5, batch_size=16_384)
     store = hooked(producer)
     sent = send_to(producer, EVEN)

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_OBJECT_BYTES: Final = 33_554_432
-"""Maximum size of the batches of all partitions that share the put of an object of a stripe."""
-
 _MAX_SEGMENT_FILL: Final = 0.9
 """Maximum share of ``segment.bytes`` that the records of one append take; the rest is framing."""
 
@@ -152,7 +149,9 @@ class Sender:
         """Return the size of the batches of one put."""
         max_bytes = int(_MAX_SEGMENT_FILL * queue.route.segment_bytes)
         if queue.route.stripes:
-            max_bytes = min(max_bytes, MAX_OBJECT_BYTES)
+            from spark_log.log.stripe import MAX_GROUP_BYTES  # late: few topics have stripes
+
+            max_bytes = min(max_bytes, MAX_GROUP_BYTES)
         return min(max_bytes, self._throttle.max_append_bytes)
 
     def _drain(self, queue: PartitionQueue, max_bytes: int) -> InFlightBatches | None:

@@ -61,27 +61,21 @@ class StripeTurns:
         began_ms = self._cluster.clock.monotonic_ms()
         stripe = self._open(turns[0])
         validator = LogValidator(stripe.directory.config, self._cluster.clock)
-        entries: list[StripeEntry] = []
-        parts: list[tuple[Turn, int]] = []
+        parts: list[tuple[Turn, list[StripeEntry]]] = []
         for turn in turns:
             try:
-                batches = _accepted(turn, validator)
+                entries = _accepted(turn, validator)
             except SparkLogError as error:
                 turn.outcome = error
                 continue
-            entries += batches
-            parts.append((turn, len(batches)))
+            if entries:
+                parts.append((turn, entries))
+            else:
+                turn.outcome = AppendResult(None, (), 0)
+        if not parts:
+            return
         observed_ms = stripe.appends.observed_ms
-        try:
-            results = stripe.appends.append(entries, compression=self._config.compression_type)
-        except SparkLogError:
-            raise
-        except Exception as error:  # a fault of the program, before the put or after it
-            raise UnknownOutcomeError(
-                f"{stripe.directory.path}: it is not known whether an append is in the stripe: "
-                f"{error!r}",
-                path=stripe.directory.path,
-            ) from error
+        results = self._put(stripe, [entries for _, entries in parts])
         if self._merge_executor is not None:
             stripe.take_home_if_due(self._merge_executor)
         errors = [each for each in results if isinstance(each, SparkLogError)]
@@ -94,33 +88,39 @@ class StripeTurns:
             image = self._topics.after(
                 topic, stripe.directory.config, where=stripe, end_observed_ms=observed_ms
             )
-        at = 0
-        for turn, count in parts:
-            infos = results[at : at + count]
-            sizes = sum(entry.size_bytes for entry in entries[at : at + count])
-            at += count
-            failed = next((each for each in infos if isinstance(each, SparkLogError)), None)
-            if failed is not None:
-                turn.outcome = failed
+        for (turn, entries), result in zip(parts, results, strict=True):
+            if isinstance(result, SparkLogError):
+                turn.outcome = result
                 continue
-            placed = [each for each in infos if isinstance(each, LogAppendInfo)]
-            if not placed:  # the topic accepts none of the records
-                turn.outcome = AppendResult(None, (), 0)
-                continue
-            info = replace(placed[0], last_offset=placed[-1].last_offset)
+            info = replace(result[0], last_offset=result[-1].last_offset)
             turn.queue.on_appended(info, turn.in_flight.producer, began_ms)
             times_us = tuple(
                 None if each.append_time_us == NO_TIMESTAMP else each.append_time_us
-                for each in placed
+                for each in result
             )
-            turn.outcome = AppendResult(info, times_us, sizes, image)
+            size_bytes = sum(entry.size_bytes for entry in entries)
+            turn.outcome = AppendResult(info, times_us, size_bytes, image)
         _log.debug(
             "%s: appended %d batches of %d partitions in %d ms",
             stripe.directory.path,
-            len(entries),
+            sum(len(entries) for _, entries in parts),
             len(parts),
             self._cluster.clock.monotonic_ms() - began_ms,
         )
+
+    def _put(
+        self, stripe: Stripe, groups: Sequence[Sequence[StripeEntry]]
+    ) -> Sequence[Sequence[LogAppendInfo] | SparkLogError]:
+        try:
+            return stripe.append_entries(groups, compression=self._config.compression_type)
+        except SparkLogError:
+            raise
+        except Exception as error:  # a fault of the program, before the put or after it
+            raise UnknownOutcomeError(
+                f"{stripe.directory.path}: it is not known whether an append is in the stripe: "
+                f"{error!r}",
+                path=stripe.directory.path,
+            ) from error
 
     def _open(self, turn: Turn) -> Stripe:
         """Return the stripe of a partition; after a change of the topic's configs, a new one."""

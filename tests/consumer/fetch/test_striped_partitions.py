@@ -1,4 +1,4 @@
-"""What a consumer of striped partitions asks of an object store, counted on a clock of the test."""
+"""Counts the requests of a consumer of striped partitions, on a clock of the test."""
 
 import threading
 from random import Random
