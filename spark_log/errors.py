@@ -342,6 +342,13 @@ class LeaderNotAvailableError(ReplicationError):
     retriable = True
 
 
+class StripesChangedError(LeaderNotAvailableError):
+    """The topic gets another number of stripes, or has got it since its log was opened.
+
+    Nothing was appended. Read the metadata again, and open the log anew.
+    """
+
+
 class NotEnoughReplicasError(ReplicationError):
     """Fewer replicas are in sync than ``min.insync.replicas``. Nothing was appended."""
 

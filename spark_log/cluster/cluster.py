@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakSet, WeakValueDictionary
 
 from spark_log.cluster.broker_stores import BrokerStores
@@ -24,7 +24,6 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LocalLog, MergeExecutor, PartitionDirectory, PartitionLog
-from spark_log.log.stripe import stripe_of
 from spark_log.metadata import (
     METADATA_MARKER,
     ROOT_BROKER_ID,
@@ -35,6 +34,7 @@ from spark_log.metadata import (
     ProducerIds,
     TopicImage,
     read_checkpoint,
+    stripes_changed,
 )
 from spark_log.storage import (
     StagedFileLostError,
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from spark_log.log.stripe import Stripe
 
 _log = logging.getLogger(__name__)
+
+_STRIPES_MS: Final = 1_000
+"""Maximum age of the metadata of a topic of which a stripe has ended."""
 
 _open_clusters: WeakSet[Cluster] = WeakSet()
 """The clusters that this process has open, if their roots are on a file system that can be
@@ -370,6 +373,7 @@ class Cluster:
                     clock=self.clock,
                     has_existence_marker=True,
                     check_root=partial(self.check_broker, ROOT_BROKER_ID),
+                    check_stripes=partial(self._check_stripes, topic),
                     suppressed=SuppressedErrors(self.suppressed),
                 )
                 found = self._stripes[key] = Stripe(directory, partial(self._files_at_home, topic))
@@ -382,10 +386,10 @@ class Cluster:
             topic: the topic.
             partition: the partition's number.
         """
-        stripes = topic.config().stripes
-        if not stripes or partition not in topic.partitions:
+        number = topic.stripe_of(partition)
+        if number is None or partition not in topic.partitions:
             return None
-        return self.stripe(topic, stripe_of(partition, stripes))
+        return self.stripe(topic, number)
 
     def stripes(self, topic: TopicImage) -> list[Stripe]:
         """Return the stripes of a topic that have partitions; none of a topic without stripes.
@@ -393,8 +397,18 @@ class Cluster:
         Args:
             topic: the topic.
         """
-        count = min(topic.config().stripes, topic.num_partitions)
-        return [self.stripe(topic, number) for number in range(count)]
+        return [self.stripe(topic, number) for number in topic.stripes[: topic.num_partitions]]
+
+    def _check_stripes(self, topic: TopicImage) -> None:
+        """Check whether a topic, of which a stripe has ended, has the same stripes as before.
+
+        Raises:
+            StripesChangedError: it has other stripes now.
+        """
+        image = self._metadata.recent_image(_STRIPES_MS) or self._metadata.image()
+        present = image.find_by_id(topic.topic_id)
+        if present is not None and present.stripes != topic.stripes:
+            raise stripes_changed(present)
 
     def _files_at_home(self, topic: TopicImage, partition: int) -> PartitionDirectory:
         return self.replica_log(topic, partition, ROOT_BROKER_ID, 0).files

@@ -97,7 +97,7 @@ def orphaned_directories(
     for name in sorted(names):
         if name in topics:
             known = {DELTA_LOG}
-            if topics[name].config().stripes:
+            if topics[name].stripes or topics[name].first_stripe or topics[name].moving_to:
                 known.add(STRIPES_DIRECTORY)
                 yield from _orphaned_stripes(store, topics[name])
             for directory in sorted(replicas[name] - known):
@@ -115,7 +115,8 @@ def orphaned_directories(
 def _orphaned_stripes(store: Store, topic: TopicImage) -> Iterator[OrphanedDirectory]:
     """Yield the directories of stripes that a topic does not have."""
     parent = f"{topic.directory}/{STRIPES_DIRECTORY}"
-    numbers = {str(number) for number in range(topic.config().stripes)}
+    ended = topic.stripes.stop  # each has a home marker, which fences the writers of that time
+    numbers = {str(number) for number in range(ended + (topic.moving_to or 0) * 2)}
     for name in sorted(set(store.list_directories(parent)) - numbers):
         yield OrphanedDirectory(f"{parent}/{name}", OrphanKind.STRIPE, topic.name)
 

@@ -50,10 +50,8 @@ def stripes_of(topics: Mapping[TopicPartition, TopicImage]) -> list[tuple[TopicI
     """
     found: dict[tuple[str, int], tuple[TopicImage, int]] = {}
     for tp, topic in topics.items():
-        if count := topic.config().stripes:
-            from spark_log.log.stripe import stripe_of  # late: few topics have stripes
-
-            number = stripe_of(tp.partition, count)
+        number = topic.stripe_of(tp.partition)
+        if number is not None:
             found[topic.topic_id, number] = topic, number
     return list(found.values())
 

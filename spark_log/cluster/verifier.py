@@ -19,7 +19,6 @@ from spark_log.errors import (
     UnknownTopicOrPartitionError,
 )
 from spark_log.log import LocalLog
-from spark_log.log.stripe import stripe_of
 from spark_log.log.verify import (
     LogFinding,
     LogFindingKind,
@@ -167,9 +166,9 @@ class ClusterVerifier:
         """Yield the topics with stripes, and the stripes of the chosen partitions."""
         found: dict[str, tuple[TopicImage, set[int]]] = {}
         for topic, partition, _ in self._partitions:
-            if topic is not None and (stripes := topic.config().stripes):
+            if topic is not None and (number := topic.stripe_of(partition)) is not None:
                 _, numbers = found.setdefault(topic.topic_id, (topic, set()))
-                numbers.add(stripe_of(partition, stripes))
+                numbers.add(number)
         for topic, numbers in found.values():
             yield topic, sorted(numbers)
 
@@ -177,13 +176,12 @@ class ClusterVerifier:
         self, topic: TopicImage, number: int, on_progress: OnProgress
     ) -> Iterator[LogFinding]:
         """Yield the problems of one stripe, and count its objects, records and bytes."""
-        stripes = topic.config().stripes
         verifier = StripeVerifier(
             self._cluster.stripe(topic, number).directory,
             (
                 self._cluster.replica_log(topic, partition, ROOT_BROKER_ID)
                 for partition in sorted(topic.partitions)
-                if stripe_of(partition, stripes) == number
+                if topic.stripe_of(partition) == number
             ),
             repair=self._repair,
             max_clock_skew_ms=self._image.cluster_config().max_clock_skew_ms,

@@ -178,7 +178,7 @@ def _take_home(
     numbered = [
         TopicPartition(topic.name, number)
         for topic in topics
-        for number in range(min(topic.config().stripes, topic.num_partitions))
+        for number in topic.stripes[: topic.num_partitions]
     ]
     with spark_progress(spark, "Taking stripes home"):
         done = run_per_partition(spark, work.plan_stripe if dry_run else work.take_home, numbered)

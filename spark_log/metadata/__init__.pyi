@@ -26,6 +26,7 @@ from .metadata_log import Decide as Decide
 from .metadata_log import MetadataLog as MetadataLog
 from .partition_states import MetadataPartitionStates as MetadataPartitionStates
 from .partition_states import state_of as state_of
+from .partition_states import stripes_changed as stripes_changed
 from .partitions import advance_reassignment as advance_reassignment
 from .partitions import begin_joining as begin_joining
 from .partitions import cancel_reassignment as cancel_reassignment
@@ -67,8 +68,11 @@ from .table_requirements import check_table_requirements as check_table_requirem
 from .topic_image import TopicImage as TopicImage
 from .topic_image import parse_replica_directory as parse_replica_directory
 from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
+from .topics import begin_stripes_change as begin_stripes_change
 from .topics import collision_key as collision_key
+from .topics import complete_stripes_change as complete_stripes_change
 from .topics import partition_records as partition_records
+from .topics import stripes_after_change as stripes_after_change
 from .topics import topic_records as topic_records
 from .topics import validate_new_topic as validate_new_topic
 from .topics import validate_topic_name as validate_topic_name

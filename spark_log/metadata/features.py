@@ -22,6 +22,7 @@ from spark_log.metadata.records import (
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    StripesRecord,
     UserScramCredentialRecord,
 )
 
@@ -98,6 +99,7 @@ STRIPE_VERSION: Final = Feature(
     releases=("0.4.0",),
     setting="stripes",
     setting_off="0",
+    records=(StripesRecord,),
     doc="Topics whose partitions share their puts (the setting stripes)",
 )
 

@@ -31,6 +31,7 @@ from spark_log.metadata.records import (
     RegisterControllerRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    StripesRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
@@ -130,6 +131,12 @@ class MetadataImage:
         yield from self._broker_records()
         for topic in self.topics():
             yield TopicRecord(name=topic.name, topic_id=topic.topic_id)
+            if topic.first_stripe or topic.moving_to is not None:
+                yield StripesRecord(
+                    topic_id=topic.topic_id,
+                    first_stripe=topic.first_stripe,
+                    moving_to=topic.moving_to,
+                )
             for number in sorted(topic.partitions):
                 yield topic.partitions[number]
             for key, value in topic.overrides.items():
@@ -273,7 +280,7 @@ class MetadataImage:
                 self._names[name] = topic_id
             case PartitionRecord():
                 self._writable_topic(record.topic_id).partitions[record.partition_id] = record
-            case PartitionChangeRecord():
+            case PartitionChangeRecord() | StripesRecord():
                 self._replay_change(record)
             case ConfigRecord():
                 self._replay_config(record)
@@ -343,8 +350,12 @@ class MetadataImage:
         }
         self._brokers[broker.broker_id] = broker.model_copy(update=changes)
 
-    def _replay_change(self, record: PartitionChangeRecord) -> None:
-        partitions = self._writable_topic(record.topic_id).partitions
+    def _replay_change(self, record: PartitionChangeRecord | StripesRecord) -> None:
+        topic = self._writable_topic(record.topic_id)
+        if isinstance(record, StripesRecord):
+            topic.first_stripe, topic.moving_to = record.first_stripe, record.moving_to
+            return
+        partitions = topic.partitions
         try:
             partitions[record.partition_id] = record.applied_to(partitions[record.partition_id])
         except KeyError:

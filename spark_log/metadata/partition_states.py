@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from spark_log.errors import UnknownTopicOrPartitionError
+from spark_log.errors import StripesChangedError, UnknownTopicOrPartitionError
 from spark_log.log.chain import NO_LEADER, PartitionState
 from spark_log.metadata.image import MetadataImage
 from spark_log.metadata.metadata_log import METADATA_LEASE_MS, MetadataLog
@@ -26,16 +26,26 @@ class MetadataPartitionStates:
         self._metadata = metadata
         self._topic = topic
         self._partition = partition
-        self._known = topic.partitions[partition], state_of(topic.partitions[partition])
+        record = topic.partitions[partition]
+        self._known = record, state_of(record, is_moving=topic.moving_to is not None)
 
     def current(self) -> PartitionState:
-        """Return the last known state, without a request."""
+        """Return the last known state, without a request.
+
+        Raises:
+            StripesChangedError: the topic has other stripes than the one that was passed.
+        """
         topic = self._metadata.known_image().find_by_id(self._topic.topic_id)
         if topic is None:  # deleted, or created since the metadata were read
             return self._known[1]
+        if topic.stripes != self._topic.stripes:
+            raise stripes_changed(topic)
         record, (known, state) = topic.partitions[self._partition], self._known
-        if record is not known and record.partition_epoch >= known.partition_epoch:
-            state = state_of(record)
+        is_moving = topic.moving_to is not None
+        if (record is not known and record.partition_epoch >= known.partition_epoch) or (
+            record is known and is_moving != state.is_moving
+        ):
+            state = state_of(record, is_moving=is_moving)
             self._known = record, state
         return state
 
@@ -108,8 +118,22 @@ class MetadataPartitionStates:
         return topic.min_insync_replicas(self._partition)
 
 
-def state_of(record: PartitionRecord) -> PartitionState:
-    """Return the state of a partition for its log."""
+def stripes_changed(topic: TopicImage) -> StripesChangedError:
+    """Return the error of a log whose topic has other stripes now."""
+    return StripesChangedError(
+        f"topic {topic.name!r} has other stripes now (stripes={len(topic.stripes)}); open its "
+        f"log again",
+        topic=topic.name,
+    )
+
+
+def state_of(record: PartitionRecord, *, is_moving: bool = False) -> PartitionState:
+    """Return the state of a partition for its log.
+
+    Args:
+        record: the partition, in the metadata.
+        is_moving: whether its topic gets another number of stripes.
+    """
     return PartitionState(
         leader=record.leader,
         leader_epoch=record.leader_epoch,
@@ -118,4 +142,5 @@ def state_of(record: PartitionRecord) -> PartitionState:
         replicas=record.replicas,
         directories={each: record.directory_of(each) for each in record.replicas},
         high_watermark_cap_epoch=record.hidden_from_epoch,
+        is_moving=is_moving,
     )

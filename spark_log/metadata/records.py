@@ -117,6 +117,21 @@ _TAGGED_FIELDS: Final = (
 )
 
 
+class StripesRecord(MetadataRecord):
+    """A topic gets another number of stripes, or has got it. Not in Kafka.
+
+    Attributes:
+        first_stripe: number of the first of the topic's stripes, which are numbered from it on. A
+            number is not used again after the number of stripes changed.
+        moving_to: the number of stripes that the topic gets; None if its records stay where they
+            are.
+    """
+
+    topic_id: str
+    first_stripe: int
+    moving_to: int | None = None
+
+
 class PartitionChangeRecord(MetadataRecord):
     """The state of a partition changed. A field that is None keeps its value.
 
@@ -333,6 +348,7 @@ _BY_NAME: Final[dict[str, type[MetadataRecord]]] = {
     kind.__name__: kind
     for kind in (
         *(TopicRecord, PartitionRecord, PartitionChangeRecord, ConfigRecord, RemoveTopicRecord),
+        StripesRecord,
         ProducerIdsRecord,
         *(RegisterBrokerRecord, BrokerRegistrationChangeRecord, UnregisterBrokerRecord),
         *(RegisterControllerRecord, FeatureLevelRecord),

@@ -18,6 +18,7 @@ from spark_log.metadata.records import (
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
+    StripesRecord,
 )
 from spark_log.metadata.root_broker import ROOT_BROKER_ID
 from spark_log.metadata.topic_image import TopicImage
@@ -34,12 +35,17 @@ def check_stripes(image: MetadataImage, records: Sequence[MetadataRecord]) -> No
         records: the records of the change.
 
     Raises:
-        InvalidConfigurationError: it changes ``stripes`` of a topic that exists, or of all topics;
-            or after it a topic with stripes has another replica, or ``file.delete.delay.ms`` 0.
+        InvalidConfigurationError: it changes ``stripes`` of a topic that exists as a setting alone,
+            or of all topics; or after it a topic that has stripes, or gets some, has another
+            replica, or ``file.delete.delay.ms`` 0; or a topic whose number of stripes changes gets
+            more partitions.
     """
+    is_completed = any(isinstance(record, StripesRecord) for record in records)
     for record in records:
-        if isinstance(record, ConfigRecord) and record.name == _STRIPES:
+        if isinstance(record, ConfigRecord) and record.name == _STRIPES and not is_completed:
             _check_setting(image, record)
+        if isinstance(record, PartitionRecord):
+            _check_does_not_move(image, record.topic_id)
     if STRIPE_VERSION.name not in image.features and not any(
         map(STRIPE_VERSION.is_needed_by, records)
     ):
@@ -50,7 +56,7 @@ def check_stripes(image: MetadataImage, records: Sequence[MetadataRecord]) -> No
     for record in records:
         changed.replay(record)
     for topic in changed.topics():
-        if topic.config().stripes:
+        if topic.config().stripes or topic.moving_to:
             _check_topic(topic, exists=image.find(topic.name) is not None)
 
 
@@ -65,10 +71,19 @@ def _check_setting(image: MetadataImage, record: ConfigRecord) -> None:
     present = "0" if topic is None else topic.overrides.get(record.name, "0")
     if topic is not None and (record.value or "0") != present:
         raise InvalidConfigurationError(
-            f"topic {topic.name!r} has stripes={present}, and this cannot be changed: its records "
-            f"lie where this setting says. Create a topic with stripes={record.value or '0'}, and "
-            f"copy the records to it",
+            f"topic {topic.name!r} has stripes={present}, and its records lie where this setting "
+            f"says: change it with spark-log topics alter {topic.name} --stripes "
+            f"{record.value or '0'}, which moves them",
             key=record.name,
+        )
+
+
+def _check_does_not_move(image: MetadataImage, topic_id: str) -> None:
+    topic = image.find_by_id(topic_id)
+    if topic is not None and topic.moving_to is not None:
+        raise InvalidConfigurationError(
+            f"topic {topic.name!r} is getting stripes={topic.moving_to}: add partitions afterwards",
+            key=_STRIPES,
         )
 
 
@@ -98,4 +113,4 @@ def _concerns_stripes(record: MetadataRecord) -> bool:
     """Return whether a record may change which topics have stripes, or what these require."""
     if isinstance(record, ConfigRecord):
         return record.name in (_STRIPES, _DELETE_DELAY)
-    return isinstance(record, PartitionRecord | PartitionChangeRecord)
+    return isinstance(record, PartitionRecord | PartitionChangeRecord | StripesRecord)

@@ -30,6 +30,8 @@ class TopicImage:
         partitions: partition number → present state.
         overrides: the configs that were set for this topic.
         inherited: the configs that were set for the cluster and that topics inherit.
+        first_stripe: number of the first of its stripes; it is a multiple of their number.
+        moving_to: the number of stripes that it is getting; None if it is not.
     """
 
     name: str
@@ -37,6 +39,8 @@ class TopicImage:
     partitions: dict[int, PartitionRecord] = field(default_factory=dict)
     overrides: dict[str, str] = field(default_factory=dict)
     inherited: Mapping[str, str] = field(default_factory=dict)
+    first_stripe: int = 0
+    moving_to: int | None = None
 
     @property
     def num_partitions(self) -> int:
@@ -78,6 +82,17 @@ class TopicImage:
         Keys of a newer version are ignored.
         """
         return parse_overrides(TopicConfig, {**self.inherited, **self.overrides})
+
+    @property
+    def stripes(self) -> range:
+        """The numbers of the topic's stripes; empty without stripes."""
+        count = self.config().stripes
+        return range(self.first_stripe, self.first_stripe + count)
+
+    def stripe_of(self, partition: int) -> int | None:
+        """Return the number of the stripe that a partition is in; None without stripes."""
+        stripes = self.stripes
+        return stripes[partition % len(stripes)] if stripes else None
 
     def min_insync_replicas(self, partition: int) -> int:
         """Return the number of in-sync replicas that an append with ``acks=all`` needs.

@@ -18,7 +18,12 @@ from typing import Final
 import numpy as np
 from google_crc32c import extend
 
-from spark_log.record.batch_header import HEADER_DTYPE, BatchHeader, unpack_headers
+from spark_log.record.batch_header import (
+    HEADER_DTYPE,
+    NO_PRODUCER_ID,
+    BatchHeader,
+    unpack_headers,
+)
 
 ENTRIES_KEY: Final = b"spark_log.entries"
 """The key of the directory."""
@@ -45,6 +50,12 @@ class EntryDirectory:
 
     def __len__(self) -> int:
         return len(self.headers)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the object ends its stripe: its entries are barriers."""
+        header = self.headers[0]
+        return header.is_control and header.producer_id == NO_PRODUCER_ID
 
     def entries_of(self, partition: int) -> range:
         """Return the numbers of a partition's entries, which follow each other."""

@@ -151,7 +151,7 @@ def _image(cluster: Cluster, topic_ids: Collection[str]) -> MetadataImage:
 
     They are read later than the state: so they have every topic that the registrations name, unless
     the topic was deleted. The known ones are sufficient if they have the topics, and these have
-    stripes: an append to a stripe needs no state of a partition, and a topic keeps its stripes.
+    stripes: an append to a stripe needs no state of a partition, and learns if the stripe ended.
     """
     known = cluster.metadata.known_image()
     topics = [known.find_by_id(topic_id) for topic_id in topic_ids]

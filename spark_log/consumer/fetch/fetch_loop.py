@@ -39,7 +39,12 @@ from spark_log.consumer.fetch.fetch_cursor import Batches, FetchCursor
 from spark_log.consumer.fetch.stripe_end import StripeEnd, next_due_ms
 from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
-from spark_log.errors import AuthorizationError, SparkLogError, StorageError
+from spark_log.errors import (
+    AuthorizationError,
+    SparkLogError,
+    StorageError,
+    StripesChangedError,
+)
 from spark_log.log import PartitionLog, ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
@@ -157,10 +162,11 @@ class FetchLoop:
 
     def use_log(self, cursor: FetchCursor, log: PartitionLog) -> None:
         """Continue a partition with another handle."""
+        waits = cursor.waits_for_stripe()
         self._leave_stripe(cursor)
         cursor.use_log(log)
         self._join_stripe(cursor)
-        if cursor.stripe is not None:
+        if waits or cursor.stripe is not None:
             cursor.make_due()
         self.enqueue(cursor)
 
@@ -218,6 +224,8 @@ class FetchLoop:
             random=self._random,
         )
         cursor.on_transient_failure(self._now_ms() + pause_ms)
+        if isinstance(error, StripesChangedError):
+            self._on_hint()  # the log is opened again, by the topic's present settings
         if cursor.failures == 1:
             _log.warning("%s cannot be read, retrying: %s", cursor.partition, error)
         self.enqueue(cursor)
@@ -387,6 +395,8 @@ class FetchLoop:
                 cursor.on_failure(error)
                 self.buffer.make_ready(cursor)
             self._changed.notify_all()
+        if isinstance(error, StripesChangedError):
+            self._on_hint()
         end.failures += 1
         if end.failures == 1:
             _log.warning("%s cannot be read, retrying: %s", end.path, error)

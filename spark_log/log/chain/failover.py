@@ -14,6 +14,7 @@ from spark_log.errors import (
     SparkLogError,
     StorageError,
     StorageUnavailableError,
+    StripesChangedError,
     UnknownOutcomeError,
     UnknownTopicOrPartitionError,
 )
@@ -168,10 +169,18 @@ class Failover:
         """Return the newest state, after the leader's log has shown a newer leader epoch.
 
         Raises:
+            StripesChangedError: the topic gets another number of stripes, and the log has ended.
             StorageError: the metadata do not have this epoch, or cannot be read.
         """
         newer = self._states.refresh()
-        if newer.leader_epoch <= self.state.leader_epoch:
+        if newer.is_moving and newer == self.state:
+            raise StripesChangedError(
+                f"{self._name}: the log has ended: its topic gets stripes; nothing was appended. "
+                f"Try again: it takes some seconds. If the process that changes the topic was "
+                f"killed, run spark-log topics alter once more",
+                topic=self._name,
+            )
+        if newer.newest_epoch <= self.state.leader_epoch:
             raise StorageError(
                 f"{self._name}: the log has a newer leader epoch than the metadata "
                 f"({newer.leader_epoch}): restore the metadata log that this log belongs to",

@@ -28,6 +28,8 @@ class PartitionState:
         high_watermark_cap_epoch: the leader epoch since which fewer than ``min.insync.replicas``
             have been in sync, while a replica that left in this time may be elected (KIP-966).
             Readers see no batch of this epoch or of a later one. 0 if readers see all batches.
+        is_moving: whether the topic gets another number of stripes. Then the log may have the
+            barrier of the next leader epoch, and nothing is appended behind it.
     """
 
     leader: int = 0
@@ -37,11 +39,17 @@ class PartitionState:
     replicas: tuple[int, ...] = (0,)
     directories: Mapping[int, int] = field(default_factory=dict)
     high_watermark_cap_epoch: int = 0
+    is_moving: bool = False
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the partition has more than one replica, or ever had."""
-        return len(self.replicas) > 1 or self.leader_epoch > 0
+        """Whether the partition has more than one replica, or ever had, or moves."""
+        return len(self.replicas) > 1 or self.leader_epoch > 0 or self.is_moving
+
+    @property
+    def newest_epoch(self) -> int:
+        """The highest leader epoch that the log may have under this state."""
+        return self.leader_epoch + self.is_moving
 
     @property
     def chain(self) -> tuple[int, ...]:

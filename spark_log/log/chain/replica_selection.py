@@ -186,7 +186,7 @@ class ReplicaSelection:
         epoch = (
             self.replica.leader_epochs.latest(view) if state.is_replicated else view.leader_epoch
         )
-        return epoch is not None and epoch > state.leader_epoch
+        return epoch is not None and epoch > state.newest_epoch
 
     @contextmanager
     def leaving_near(self) -> Iterator[None]:
@@ -217,7 +217,7 @@ class ReplicaSelection:
         self.near = self._find_near(state)
         # In later epochs the chain may not end with this replica; in earlier ones this replica may
         # have been outside of the chain.
-        replica.begin_epoch(state.leader_epoch)
+        replica.begin_epoch(state.newest_epoch)
         _log.debug(
             "%s: read the replica on broker %d in leader epoch %d, up to offset %s",
             self._name,
@@ -234,7 +234,7 @@ class ReplicaSelection:
         for broker_id in filter(self._is_near, reversed(state.isr)):
             with self._suppressed.suppress("near replica", self._name, *REPLICA_ERRORS):
                 replica = self._chain.replica(state, broker_id)
-                replica.begin_epoch(state.leader_epoch)
+                replica.begin_epoch(state.newest_epoch)
                 return replica
         return None
 
@@ -243,5 +243,10 @@ class ReplicaSelection:
         """Return whether a replica, the last one of a state's chain, has the state's barrier."""
         for _ in range(MAX_REWRITES):
             with suppress(NotFoundError):  # rewritten since it was listed
-                return replica.leader_epochs.latest(replica.files.observe()) == state.leader_epoch
-        return replica.leader_epochs.latest(replica.files.observe()) == state.leader_epoch
+                return _is_epoch_of(state, replica)
+        return _is_epoch_of(state, replica)
+
+
+def _is_epoch_of(state: PartitionState, replica: LocalLog) -> bool:
+    epoch = replica.leader_epochs.latest(replica.files.observe())
+    return epoch is not None and state.leader_epoch <= epoch <= state.newest_epoch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,9 @@ from spark_log.record import (
     write_options,
 )
 from spark_log.storage import StagedBytes, StagedFile, Store, storage_errors
+
+if TYPE_CHECKING:
+    from spark_log.record import LeaderChange
 
 MAX_SEGMENT_BYTES = 2**32 - 1
 """Maximum size of a segment: positions in the offset index are 32 bits."""
@@ -221,26 +224,28 @@ class SegmentWriter:
 
     def write_entries(
         self,
-        entries: Sequence[BatchAppend | EndTransactionMarker],
+        entries: Sequence[BatchAppend | EndTransactionMarker | LeaderChange],
         partitions: Sequence[int],
+        leader_epochs: Sequence[int],
         timestamp_us: int,
     ) -> EntryDirectory:
-        """Write the batches and transaction markers of several partitions; return their directory.
+        """Write the batches and control records of several partitions; return their directory.
 
         They are an object of a stripe, which may have nothing else. Small batches share an Arrow
         batch, as in `write_batches`. The last Arrow batch has no rows, and has the directory
         (`record.entry_directory`).
 
         Args:
-            entries: batches that have been validated (`validated_batch`), and markers; at least
-                one.
+            entries: batches that have been validated (`validated_batch`), transaction markers and
+                barriers; at least one.
             partitions: the partition of each entry, ascending.
-            timestamp_us: timestamp of the markers' control records, microseconds since the epoch.
+            leader_epochs: the leader epoch of each entry.
+            timestamp_us: timestamp of the control records, microseconds since the epoch.
 
         Raises:
             StorageFullError: no part of the object will be visible.
         """
-        self._write_all(entries, timestamp_us)
+        self._write_all(entries, timestamp_us, leader_epochs)
         value = encode_entries(partitions, self._ordinals, self._headers)
         with self._errors:
             self._arrow_file().write_metadata({ENTRIES_KEY: value})
@@ -249,20 +254,33 @@ class SegmentWriter:
         )
 
     def _write_all(
-        self, entries: Sequence[BatchAppend | EndTransactionMarker], timestamp_us: int
+        self,
+        entries: Sequence[BatchAppend | EndTransactionMarker | LeaderChange],
+        timestamp_us: int,
+        leader_epochs: Sequence[int] = (),
     ) -> None:
-        """Write batches and markers, of which small ones share an Arrow batch."""
+        """Write batches and control records, of which small ones share an Arrow batch."""
         attributes = 0 if self._validator is None else self._validator.attributes
         headers: list[BatchHeader] = []
         joined: list[pa.RecordBatch] = []
         first, ordinal, least_us, size_bytes, delta = 0, 0, NO_TIMESTAMP, 0, 0
         for number, entry in enumerate(entries):
+            if leader_epochs:
+                self._leader_epoch = leader_epochs[number]
             if isinstance(entry, BatchAppend):
                 records, taken = entry.records, self._taken(entry.records)
                 header, earliest_us = self._header(taken, entry.producer, delta, 0, attributes)
-            else:
+            elif isinstance(entry, EndTransactionMarker):
                 records = taken = marker_records((entry,), timestamp_us)
                 header = entry.header(delta, self._leader_epoch, timestamp_us)
+                earliest_us = timestamp_us
+            else:
+                from spark_log.record import leader_change_records  # late: a stripe ends seldom
+
+                records = taken = leader_change_records(
+                    entry.leader_epoch, entry.isr, entry.joining, timestamp_us
+                )
+                header = self._barrier_header(records, timestamp_us, delta)
                 earliest_us = timestamp_us
             joined.append(records)
             least_us = earliest_us if number == first else min(least_us, earliest_us)
@@ -308,9 +326,17 @@ class SegmentWriter:
         Raises:
             StorageFullError: no part of the segment will be visible.
         """
+        header = self._barrier_header(records, timestamp_us)
+        self._write(records, [header], timestamp_us)
+        self._headers = (header,)
+
+    def _barrier_header(
+        self, records: pa.RecordBatch, timestamp_us: int, base_delta: int = 0
+    ) -> BatchHeader:
+        """Return the header of a barrier."""
         header = BatchHeader(
-            base_offset_delta=0,
-            last_offset_delta=0,
+            base_offset_delta=base_delta,
+            last_offset_delta=base_delta,
             leader_epoch=self._leader_epoch,
             attributes=BatchHeader.CONTROL_BIT,
             crc32c=0,
@@ -321,9 +347,7 @@ class SegmentWriter:
             base_sequence=NO_SEQUENCE,
             record_count=1,
         )
-        header = replace(header, crc32c=batch_crc32c(header, records))
-        self._write(records, [header], timestamp_us)
-        self._headers = (header,)
+        return replace(header, crc32c=batch_crc32c(header, records))
 
     def write_rewritten(self, records: pa.RecordBatch, headers: Sequence[BatchHeader]) -> None:
         """Write batches of the log as one Arrow batch that keeps their headers.

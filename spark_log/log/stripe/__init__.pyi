@@ -20,4 +20,6 @@ from .stripe_object import StripeObject as StripeObject
 from .striped_appender import StripedAppender as StripedAppender
 from .striped_log import StripedLog as StripedLog
 from .striped_log import open_striped as open_striped
+from .succession import begin_stripe as begin_stripe
+from .succession import end_stripe as end_stripe
 from .tail import StripeTail as StripeTail

@@ -8,7 +8,7 @@ partitions. It is visible whole or not at all, so a crash leaves either no appen
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -168,6 +168,8 @@ class StripeAppender:
             for index, decision in decided.items():
                 append.decide(index, decision)
         append.forget_unseen()
+        if self._tail.state.is_ended:
+            append.fail(self._directory.ended())
         self._make_durable(append)
         return bool(append.waiting())
 
@@ -194,7 +196,7 @@ class StripeAppender:
     def _put(self, append: _Append, compression: str) -> None:
         """Put an object of the entries that wait under the next number, and learn its outcome."""
         directory, tail = self._directory, self._tail
-        staged, chosen, entries = append.staged(compression)
+        staged, chosen, entries = append.staged(compression, tail.state.leader_epochs)
         number = tail.state.next_number
         if not number:
             directory.check_root()
@@ -296,11 +298,18 @@ class _Append:
         """Return the indexes of the entries without a result, in order."""
         return tuple(self._waiting)
 
-    def staged(self, compression: str) -> tuple[StagedSegment, Sequence[int], EntryDirectory]:
+    def staged(
+        self, compression: str, leader_epochs: Mapping[int, int]
+    ) -> tuple[StagedSegment, Sequence[int], EntryDirectory]:
         """Return an object of the entries that may be put together, and their indexes.
 
         While these stay the same, it is the same object: the loser of a race puts the same bytes
         under the next number.
+
+        Args:
+            compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            leader_epochs: the leader epoch of each partition that has one above 0. They do not
+                change before the stripe ends.
 
         Raises:
             StorageError: the object cannot be staged.
@@ -324,6 +333,7 @@ class _Append:
             entries = writer.write_entries(
                 [self.entries[index].content for index in chosen],
                 [self.entries[index].partition for index in chosen],
+                [self.entries[index].leader_epoch(leader_epochs) for index in chosen],
                 directory.clock.time_us(),
             )
             self._staged = writer.finish(), chosen, entries

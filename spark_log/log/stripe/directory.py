@@ -11,6 +11,7 @@ from spark_log.errors import (
     LogTruncatedError,
     NotFoundError,
     SparkLogError,
+    StripesChangedError,
 )
 from spark_log.log.files import ExistenceMarker
 from spark_log.log.stripe.file_names import StripeFileName, stripe_of
@@ -87,6 +88,8 @@ class StripeDirectory:
         clock: the clock whose monotonic time dates what is known.
         valid_ms: time for which a listing is valid: half of ``file.delete.delay.ms``.
         check_root: function that raises a `StorageError` if the root was emptied.
+        check_stripes: called when the stripe has ended; raises a `StripesChangedError` if the
+            topic has other stripes now.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class StripeDirectory:
         clock: Clock = SYSTEM_CLOCK,
         has_existence_marker: bool = False,
         check_root: Callable[[], None] = lambda: None,
+        check_stripes: Callable[[], None] = lambda: None,
         suppressed: SuppressedErrors = IN_PROCESS,
     ) -> None:
         """Access no storage yet.
@@ -115,9 +119,12 @@ class StripeDirectory:
                 had objects, so that the removal of all of its files is noticed.
             check_root: called before the put of the first object; it raises a `StorageError` if the
                 root was emptied.
+            check_stripes: called when the stripe is found to have ended; it raises a
+                `StripesChangedError` if the topic has other stripes now.
             suppressed: counter of errors that fail no append.
         """
         self.check_root = check_root
+        self.check_stripes = check_stripes
         self._existence_marker = ExistenceMarker(path) if has_existence_marker else None
         self._suppressed = suppressed
         self.store = store
@@ -176,7 +183,7 @@ class StripeDirectory:
             ValueError: it is in another stripe of the topic.
         """
         stripes = self.config.stripes
-        if stripes and stripe_of(partition, stripes) != self.stripe:
+        if stripes and stripe_of(partition, stripes) != self.stripe % stripes:
             raise ValueError(
                 f"{self.path}: partition {partition} is in stripe {stripe_of(partition, stripes)} "
                 f"of {stripes}: append to that stripe"
@@ -192,6 +199,19 @@ class StripeDirectory:
             path=self.path,
             log_end_offset=end_number,
             witnessed_offset=reached,
+        )
+
+    def ended(self) -> SparkLogError:
+        """Return the error for an append to a stripe that has ended; look at the metadata first."""
+        try:
+            self.check_stripes()
+        except SparkLogError as error:
+            return error
+        return StripesChangedError(
+            f"{self.path}: the stripe has ended: its topic gets another number of stripes, or has "
+            f"got it; nothing was appended. Try again: it takes some seconds. If the process that "
+            f"changes it was killed, run spark-log topics alter once more",
+            topic=self.path,
         )
 
     def describe(self) -> StripeDescription:

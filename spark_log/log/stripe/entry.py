@@ -1,29 +1,33 @@
-"""Entries to append to a stripe: batches and transaction markers, each for one partition."""
+"""Entries to append to a stripe: batches, transaction markers and barriers of one partition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyarrow import ipc
 
 from spark_log.log.segment import BatchAppend, ConsecutiveBatches, StagedSegment
-from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, sequence_after
+from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, LeaderChange, sequence_after
+
+EntryContent = BatchAppend | EndTransactionMarker | LeaderChange
+"""What an entry may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class StripeEntry:
-    """A batch of one producer, or a transaction marker, for one partition. It has no offset yet.
+    """A batch of one producer, or a control record, for one partition. It has no offset yet.
 
     Attributes:
         partition: number of the partition.
-        content: the batch or the marker.
+        content: the batch; or a transaction marker; or the barrier of the leader epoch that begins
+            where the stripe ends.
         expected_end_offset: required log end offset of the partition, where this is the only entry
             of it; None appends at any offset.
     """
 
     partition: int
-    content: BatchAppend | EndTransactionMarker
+    content: EntryContent
     expected_end_offset: int | None = None
 
     @property
@@ -33,22 +37,35 @@ class StripeEntry:
 
     @property
     def producer_id(self) -> int | None:
-        """The producer's id; None for a batch without a producer."""
-        if isinstance(self.content, EndTransactionMarker):
-            return self.content.producer_id
-        return None if self.content.producer is None else self.content.producer.producer_id
+        """The producer's id; None for a batch without a producer, and for a barrier."""
+        content = self.content
+        if isinstance(content, LeaderChange):
+            return None
+        if isinstance(content, EndTransactionMarker):
+            return content.producer_id
+        return None if content.producer is None else content.producer.producer_id
+
+    def leader_epoch(self, leader_epochs: Mapping[int, int]) -> int:
+        """Return the leader epoch of the entry's header.
+
+        Args:
+            leader_epochs: the leader epoch of each partition that has one above 0.
+        """
+        if isinstance(self.content, LeaderChange):
+            return self.content.leader_epoch
+        return leader_epochs.get(self.partition, 0)
 
     @property
     def record_count(self) -> int:
         """Number of records, which is the number of offsets that the entry takes."""
         content = self.content
-        return 1 if isinstance(content, EndTransactionMarker) else content.record_count
+        return content.record_count if isinstance(content, BatchAppend) else 1
 
     @property
     def size_bytes(self) -> int:
         """Approximate size of the records in memory."""
         content = self.content
-        return 64 if isinstance(content, EndTransactionMarker) else int(content.records.nbytes)
+        return int(content.records.nbytes) if isinstance(content, BatchAppend) else 64
 
 
 def batches_of(segment: StagedSegment) -> list[BatchAppend]:
@@ -84,7 +101,7 @@ def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]
         if entry.partition in closed:
             continue
         consecutive = of_partition.setdefault(entry.partition, ConsecutiveBatches())
-        if consecutive.accepts(entry.content):
+        if isinstance(entry.content, LeaderChange) or consecutive.accepts(entry.content):
             chosen.append(index)
     return sorted(chosen, key=lambda index: entries[index].partition)
 

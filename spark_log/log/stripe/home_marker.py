@@ -2,10 +2,11 @@
 
 On storage: ``<number>.home``, an Arrow IPC file with a row for each partition that has had entries:
 ``partition``, ``end_offset``, and ``producers``, a list with the state of each producer, as in a
-snapshot. The custom metadata have the open transactions, and runs of earlier epochs; the schema
-metadata have the topic id, the stripe, the number and a checksum of the rows. It is put only after
-the records before its number are in the directories of their partitions, so a crash leaves no
-marker, and the next process takes them home again. A reader begins at the newest marker.
+snapshot. The custom metadata have the open transactions, and runs of earlier epochs; if they are
+not empty the leader epochs, and whether the stripe has ended. The schema metadata have the topic
+id, the stripe, the number and a checksum of the rows. It is put only after the records before its
+number are in the directories of their partitions, so a crash leaves no marker, and the next process
+takes them home again. A reader begins at the newest marker.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ HOME_SCHEMA: Final = pa.schema(
 
 _TRANSACTIONS_KEY: Final = b"spark_log.transactions"
 _NUMBER_KEY: Final = b"spark_log.number"
+_EPOCHS_KEY: Final = b"spark_log.leader_epochs"
 _CRC_KEY: Final = b"spark_log.crc32c"
 
 
@@ -87,11 +89,15 @@ def encode_home(
     }
     transactions = {str(partition): _open_transactions(each) for partition, each in partitions}
     content = {partition: each for partition, each in transactions.items() if any(each.values())}
+    custom = {_TRANSACTIONS_KEY: with_checksum(json.dumps(content))}
+    if state.leader_epochs or state.is_ended:
+        epochs = {"leader_epochs": state.leader_epochs, "is_ended": state.is_ended}
+        custom[_EPOCHS_KEY] = with_checksum(json.dumps(epochs))
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, HOME_SCHEMA.with_metadata(metadata)) as writer:
         writer.write_batch(
             batch.replace_schema_metadata(metadata),
-            custom_metadata={_TRANSACTIONS_KEY: with_checksum(json.dumps(content))},
+            custom_metadata=custom,
         )
     return sink.getvalue()
 
@@ -125,9 +131,16 @@ def decode_home(data: pa.Buffer, number: int, *, topic_id: str, stripe: int) -> 
         rows = batch.cast(readable_schema(HOME_SCHEMA)).to_pylist()
         text = (custom_metadata or {}).get(_TRANSACTIONS_KEY, b"")
         transactions = parse_json(checked(text, "transactions"))
+        of_epochs = (custom_metadata or {}).get(_EPOCHS_KEY)
+        epochs = parse_json(checked(of_epochs, "leader epochs")) if of_epochs else {}
     except (OSError, pa.ArrowException) as error:
         raise ValueError(f"it is not a readable Arrow file: {error}") from None
-    return StripeState(number, {row["partition"]: _producers(row, transactions) for row in rows})
+    return StripeState(
+        number,
+        {row["partition"]: _producers(row, transactions) for row in rows},
+        leader_epochs={int(key): each for key, each in epochs.get("leader_epochs", {}).items()},
+        is_ended=epochs.get("is_ended", False),
+    )
 
 
 def _open_transactions(producers: ProducerState) -> dict[str, Any]:

@@ -149,6 +149,7 @@ class StripeReader(LogCache):
         call it at the same time share the request.
 
         Raises:
+            StripesChangedError: the stripe has ended, and the topic has other stripes now.
             CorruptRecordError: an object or a home marker is damaged or missing.
             StorageError: the storage does not answer.
         """
@@ -177,6 +178,8 @@ class StripeReader(LogCache):
         if behind >= OBJECTS_PER_LISTING:
             self._home_checked_at = tail.state.next_number
             self._advance_home()
+        if tail.state.is_ended:
+            self.directory.check_stripes()
 
     def reach(self, partition: int, end_offset: int = 0) -> None:
         """Know the log of a partition up to an offset: poll, unless it is known already.
@@ -196,6 +199,11 @@ class StripeReader(LogCache):
         """Return the known log end offset of a partition."""
         with self._lock:
             return self._tail.state.end_offset(partition)
+
+    def leader_epoch(self, partition: int) -> int:
+        """Return the known leader epoch of a partition."""
+        with self._lock:
+            return self._tail.state.leader_epochs.get(partition, 0)
 
     @property
     def next_number(self) -> int:

@@ -12,7 +12,7 @@ from spark_log.errors import LogEndOffsetMismatchError, SparkLogError
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import BatchAppend
 from spark_log.log.stripe.entry import StripeEntry
-from spark_log.record import EntryDirectory
+from spark_log.record import EntryDirectory, LeaderChange
 
 UNKNOWN_OFFSET: Final = -1
 """The place of a transaction marker that a partition has: its state does not tell the offset."""
@@ -32,20 +32,31 @@ class StripeState:
 
     Attributes:
         next_number: number of the next object.
+        leader_epochs: the leader epoch of each partition that has one above 0.
+        is_ended: whether the stripe has its last object: its partitions have moved, or will.
         is_overgrown: whether a partition has far more producers than at first, most of which may
             have expired. The next listing forgets those.
     """
 
     def __init__(
-        self, next_number: int = 0, partitions: Mapping[int, ProducerState] | None = None
+        self,
+        next_number: int = 0,
+        partitions: Mapping[int, ProducerState] | None = None,
+        *,
+        leader_epochs: Mapping[int, int] | None = None,
+        is_ended: bool = False,
     ) -> None:
         """Begin with the state of a home marker; by default with that of an empty stripe.
 
         Args:
             next_number: number of the next object.
             partitions: the producer state of each partition that has had entries.
+            leader_epochs: the leader epoch of each partition that has one above 0.
+            is_ended: whether the stripe has its last object.
         """
         self.next_number = next_number
+        self.is_ended = is_ended
+        self.leader_epochs = dict(leader_epochs or {})
         self.is_overgrown = False
         self._partitions = dict(partitions or {})
         # Those of a marker may have producers whose times no listing has shown.
@@ -91,8 +102,11 @@ class StripeState:
             offsets += [origin + header.base_offset_delta for header in headers]
             producers.replay(origin, headers, NOT_LISTED_US)
             producers.transactions.forget_aborted()
+            if directory.is_last:
+                self.leader_epochs[partition] = headers[-1].leader_epoch
             self._undated.add(partition)
             self.is_overgrown |= producers.is_overgrown
+        self.is_ended |= directory.is_last
         self.next_number += 1
         return np.array(offsets, np.int64)
 
@@ -112,6 +126,8 @@ class StripeState:
             error that refuses the entry, or None if it may be put.
         """
         content, producers = entry.content, self._of(entry.partition)
+        if isinstance(content, LeaderChange):
+            return UNKNOWN_OFFSET if self.is_ended else None
         if not isinstance(content, BatchAppend):
             return UNKNOWN_OFFSET if producers.has_marker(content) else None
         where = f"{where}, partition {entry.partition}"

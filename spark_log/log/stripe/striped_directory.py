@@ -96,7 +96,8 @@ class StripedDirectory(PartitionDirectory):
             for place, between in zip(places, pairwise([*begins, end_offset]), strict=True)
         )
         live = LiveLog(begins[0] if begins else end_offset, segments)
-        return LogView(live, end_offset, observed_ms, None, self.url)
+        epoch = self.stripe.leader_epoch(self.partition)
+        return LogView(live, end_offset, observed_ms, epoch, self.url)
 
     def observe_from(self, offset: int) -> tuple[LogView, SegmentReader | None]:
         """Return a view for a read from an offset to the log's end.
@@ -147,9 +148,19 @@ class StripedDirectory(PartitionDirectory):
             name = live.segments[-1].name
             place = self.stripe.place(self.partition, name.base_offset)
             if place is None:
+                if self._may_be_file(name.base_offset):
+                    return super().read_end(live, observed_ms)
                 raise self._gone(self.file_path(name.file_name))  # it is at home: list again
-            return place.end_offset, 0, None
+            return place.end_offset, self.stripe.leader_epoch(self.partition), None
         return super().read_end(live, observed_ms)
+
+    def _may_be_file(self, offset: int) -> bool:
+        """Return whether a plain segment at an offset may be a file.
+
+        The topic may have had no stripes when it was appended.
+        """
+        is_moved = self.stripe.leader_epoch(self.partition) > 0
+        return is_moved and offset < self.stripe.home_end(self.partition)
 
     def check_unchanged(self, reader: SegmentReader, observed_ms: float) -> None:
         """Check nothing of entries: their headers were compared with the object's directory."""
@@ -175,6 +186,8 @@ class StripedDirectory(PartitionDirectory):
                 self.partition, name.base_offset, polls_at_end=self.polls_at_end
             )
         except NotFoundError:
+            if self._may_be_file(name.base_offset):
+                return super().open(name, size_bytes)
             # Where the end is further on, the records are at home: a view that ends here is short.
             self.on_log_end(self.stripe.end_offset(self.partition))
             raise

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_log.errors import CorruptRecordError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
@@ -154,6 +155,19 @@ class StripedLog(LocalLog):
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append transaction markers (`StripedAppender.append_markers`)."""
         return self.striped.append_markers(markers)
+
+    def append_barrier(self, leader_epoch: int, isr: Sequence[int], joining: Sequence[int]) -> None:
+        """Refuse: the barrier of a striped partition is in the place that it was in before.
+
+        Raises:
+            CorruptRecordError: always; the records before the stripe are damaged or missing.
+        """
+        path = self.files.path
+        raise CorruptRecordError(
+            f"{path}: the barrier of leader epoch {leader_epoch} is missing, which was put when "
+            f"the partition got its stripe. Restore the files from a copy",
+            path=path,
+        )
 
     def __repr__(self) -> str:
         return f"<StripedLog url={self.files.url!r}>"

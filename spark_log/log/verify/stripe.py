@@ -181,7 +181,7 @@ class StripeVerifier:
         """Yield the faults of an object's entries: their partitions, headers and checksums."""
         stripe, stripes = self._directory.stripe, self._directory.config.stripes
         for partition, _ in found.directory.groups():
-            if stripe_of(partition, stripes) != stripe:
+            if stripes and stripe_of(partition, stripes) != stripe % stripes:
                 yield (
                     f"has entries of partition {partition}, which is in stripe "
                     f"{stripe_of(partition, stripes)}. Restore it from a copy"

@@ -4,3 +4,6 @@ from .creation import validate_new_topic as validate_new_topic
 from .names import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .names import collision_key as collision_key
 from .names import validate_topic_name as validate_topic_name
+from .stripe_changes import begin_stripes_change as begin_stripes_change
+from .stripe_changes import complete_stripes_change as complete_stripes_change
+from .stripe_changes import stripes_after_change as stripes_after_change

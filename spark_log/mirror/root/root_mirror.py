@@ -21,7 +21,6 @@ from typing import Final
 
 from spark_log.cluster import Cluster
 from spark_log.errors import InvalidConfigurationError, InvalidTopicError
-from spark_log.log.stripe import stripe_of
 from spark_log.metadata import (
     ROOT_BROKER_ID,
     MetadataImage,
@@ -152,7 +151,6 @@ class RootMirror:
         key = topic.topic_id, number
         known = self._stripes.get(key)
         if known is None or known[0] != made_by:
-            count = topic.config().stripes
             partitions = {
                 each: StripedPartition(
                     self._source.replica_log(topic, each, ROOT_BROKER_ID),
@@ -160,7 +158,7 @@ class RootMirror:
                     self._target.partition_log(there, each),
                 )
                 for each in sorted(topic.partitions)
-                if stripe_of(each, count) == number
+                if topic.stripe_of(each) == number
             }
             mirror = StripeMirror(
                 topic.name,
@@ -193,7 +191,7 @@ class RootMirror:
 
 def _stripes_of(topic: TopicImage) -> range:
     """Return the numbers of a topic's stripes that have partitions."""
-    return range(min(topic.config().stripes, topic.num_partitions))
+    return topic.stripes[: topic.num_partitions]
 
 
 def _records(

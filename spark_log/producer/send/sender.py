@@ -9,7 +9,12 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from spark_log.config import ProducerConfig
-from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
+from spark_log.errors import (
+    SparkLogError,
+    StorageUnavailableError,
+    StripesChangedError,
+    UnknownOutcomeError,
+)
 from spark_log.producer.batch import NO_OFFSET, Accumulator, InFlightBatches, PartitionQueue
 from spark_log.producer.send.append_errors import (
     DeleteDelayLoweredError,
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
     from spark_log.producer.transaction import TransactionalIdentity, TransactionManager
 
 _log = logging.getLogger(__name__)
+
+_OF_TOPIC: Final = (DeleteDelayLoweredError, StripesChangedError)
+"""Errors after which an append is retried with the topic's present settings."""
 
 _MAX_SEGMENT_FILL: Final = 0.9
 """Maximum share of ``segment.bytes`` that the records of one append take; the rest is framing."""
@@ -124,7 +132,7 @@ class Sender:
                 if isinstance(outcome, AppendResult):
                     self._complete(turn.queue, turn.in_flight, outcome, began_ms)
                     continue
-                if isinstance(outcome, DeleteDelayLoweredError) and not is_refreshed:
+                if isinstance(outcome, _OF_TOPIC) and not is_refreshed:
                     is_refreshed = True  # for all partitions of the turn
                     self._refresh_quietly(turn.queue.topic)
                 if attempts not in retry_ms:  # partitions that shared a put share the next one

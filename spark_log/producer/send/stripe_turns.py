@@ -15,7 +15,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import BatchAppend, LogAppendInfo, LogValidator, MergeExecutor
-from spark_log.log.stripe import Stripe, StripeEntry, stripe_of
+from spark_log.log.stripe import Stripe, StripeEntry
 from spark_log.producer.send.append_errors import TopicDeletedError
 from spark_log.producer.send.topic_check import TopicCheck
 from spark_log.producer.send.turn import AppendResult, Turn
@@ -125,7 +125,8 @@ class StripeTurns:
     def _open(self, turn: Turn) -> Stripe:
         """Return the stripe of a partition; after a change of the topic's configs, a new one."""
         topic = turn.queue.route.topic
-        number = stripe_of(turn.queue.partition, turn.queue.route.stripes)
+        number = topic.stripe_of(turn.queue.partition)
+        assert number is not None
         key = topic.topic_id, number
         found = self._stripes.get(key)
         if found is None or found.directory.config != topic.config():
