@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self, Unpack
 
 from spark_log.admin import (
@@ -371,6 +371,45 @@ class Admin(ForeignMethods):
         """
         return topics.create_partitions(
             self._runtime.cluster(), topic_partitions, validate_only=validate_only
+        )
+
+    def alter_stripes(
+        self,
+        topic_stripes: Mapping[str, int],
+        *,
+        validate_only: bool = False,
+        on_progress: Callable[[int], None] = lambda partitions: None,
+    ) -> dict[str, int]:
+        """Give topics another number of stripes (the setting ``stripes``).
+
+        All records keep their offsets, and everything that reads or appends goes on. Appends to a
+        partition wait from the moment at which its present log or stripe ends until the change of
+        the topic is complete: the time to take its stripes home, and some requests for each
+        partition. If the process is killed meanwhile, the same call completes the change; so does
+        the next cleaner.
+
+        Args:
+            topic_stripes: topic → its new number of stripes; 0 gives each partition a log of its
+                own.
+            validate_only: whether to check everything and change nothing.
+            on_progress: called with the number of partitions whose log or stripe has just ended.
+
+        Returns:
+            Topic → its number of stripes after the change.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic does not exist; nothing was changed.
+            InvalidConfigurationError: a number is not allowed, a topic cannot have stripes, since
+                it has replicas on other brokers or ``file.delete.delay.ms`` is 0, or it is getting
+                another number; nothing was changed.
+            UnknownOutcomeError: it is not known whether a change was made; call this again.
+            StorageError: the storage does not answer; call this again.
+        """
+        return topics.alter_stripes(
+            self._runtime.cluster(),
+            topic_stripes,
+            validate_only=validate_only,
+            on_progress=on_progress,
         )
 
     def delete_topics(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from spark_log.admin._runtime import AdminRuntime
 from spark_log.admin.cluster_calls import commit
-from spark_log.cluster import Cluster, mark_deleted, remove_data
+from spark_log.cluster import Cluster, change_stripes, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidTopicError,
@@ -26,6 +26,7 @@ from spark_log.metadata import (
     PartitionRecord,
     RemoveTopicRecord,
     TopicImage,
+    begin_stripes_change,
     collision_key,
     partition_records,
     topic_records,
@@ -125,6 +126,32 @@ def create_partitions(
 
     commit(cluster, decide, validate_only=validate_only)
     return totals
+
+
+def alter_stripes(
+    cluster: Cluster,
+    topic_stripes: Mapping[str, int],
+    *,
+    validate_only: bool,
+    on_progress: Callable[[int], None],
+) -> dict[str, int]:
+    """Give topics another number of stripes; return the numbers by topic."""
+    from spark_log.metadata import check_stripes  # late: few topics have stripes
+
+    def decide(image: MetadataImage) -> list[MetadataRecord]:
+        records = [
+            record
+            for name, stripes in topic_stripes.items()
+            for record in begin_stripes_change(image, name, stripes)
+        ]
+        check_stripes(image, records)
+        return records
+
+    commit(cluster, decide, validate_only=validate_only)
+    if not validate_only:
+        for name, stripes in topic_stripes.items():
+            change_stripes(cluster, name, stripes, on_progress=on_progress)
+    return dict(topic_stripes)
 
 
 def wait_for_topics(runtime: AdminRuntime, topic_names: Sequence[str], timeout_ms: float) -> None:

@@ -19,6 +19,9 @@ from .stray_replicas import next_directory_number as next_directory_number
 from .stray_replicas import remove_stray_replicas as remove_stray_replicas
 from .stripe_cleaning import CleanedStripe as CleanedStripe
 from .stripe_cleaning import clean_stripe as clean_stripe
+from .stripe_cleaning import ended_stripes as ended_stripes
+from .stripes_change import change_stripes as change_stripes
+from .stripes_change import complete_changes as complete_changes
 from .topic_deletion import DeletedTopic as DeletedTopic
 from .topic_deletion import finish_deletions as finish_deletions
 from .topic_deletion import mark_deleted as mark_deleted

@@ -237,6 +237,11 @@ class ClusterCleaner:
         """
         image = cluster.image()
         chosen = list(image.topics()) if topics is None else [image.topic(name) for name in topics]
+        if not dry_run and any(topic.moving_to is not None for topic in chosen):
+            from spark_log.cluster.stripes_change import complete_changes  # late: seldom needed
+
+            image = complete_changes(cluster, chosen)
+            chosen = [topic for each in chosen if (topic := image.find(each.name)) is not None]
         self._topics = {
             TopicPartition(topic.name, number): topic
             for topic in chosen

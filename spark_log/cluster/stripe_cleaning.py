@@ -14,7 +14,7 @@ from spark_log.cluster.cluster import Cluster
 from spark_log.errors import CorruptRecordError, SparkLogError, StorageError
 from spark_log.log.clean import OnProgress
 from spark_log.metadata import TopicImage
-from spark_log.storage import StorageClock, check_clock_skew
+from spark_log.storage import STRIPES_DIRECTORY, StorageClock, check_clock_skew
 from spark_log.types import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,19 @@ def stripes_of(topics: Mapping[TopicPartition, TopicImage]) -> list[tuple[TopicI
     return list(found.values())
 
 
+def ended_stripes(cluster: Cluster, topic: TopicImage) -> list[int]:
+    """Return the numbers of stripes that a topic had before its number of stripes changed.
+
+    Raises:
+        StorageError: the storage does not answer.
+    """
+    if not topic.first_stripe:
+        return []
+    found = cluster.store.list_directories(f"{topic.directory}/{STRIPES_DIRECTORY}")
+    numbers = (int(name) for name in found if name.isdecimal())
+    return sorted(number for number in numbers if number < topic.first_stripe)
+
+
 def clean_stripes(
     cluster: Cluster,
     topics: Mapping[TopicPartition, TopicImage],
@@ -66,6 +79,9 @@ def clean_stripes(
     on_progress: OnProgress = lambda done_bytes: None,
 ) -> Iterator[CleanedStripe]:
     """Clean the stripes that partitions are in, one after the other (`clean_stripe`).
+
+    Of stripes that have ended the numbers are freed, but for the last home marker, which tells
+    writers of that time that the stripe has ended.
 
     Args:
         cluster: the opened root.
@@ -78,7 +94,13 @@ def clean_stripes(
     Raises:
         ClockSkewError: this process's clock is too far from the storage's.
     """
-    for topic, number in stripes_of(topics):
+    stripes = stripes_of(topics)
+    for topic in {each.topic_id: each for each in topics.values() if each.first_stripe}.values():
+        try:
+            stripes += [(topic, number) for number in ended_stripes(cluster, topic)]
+        except StorageError as error:
+            yield CleanedStripe(topic, topic.first_stripe - 1, error=error)
+    for topic, number in stripes:
         yield clean_stripe(
             cluster,
             topic,

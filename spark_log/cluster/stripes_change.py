@@ -9,10 +9,10 @@ do so at once, and each may be killed: whoever calls it again continues (protoco
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from spark_log.cluster.cluster import Cluster
+from spark_log.errors import SparkLogError
 from spark_log.log.files import ExistenceMarker
 from spark_log.log.producers import ProducerState
 from spark_log.log.stripe import begin_stripe, end_stripe
@@ -58,7 +58,11 @@ def change_stripes(
             again.
         StorageError: the storage does not answer; call this again to complete the change.
     """
-    cluster.metadata.commit(partial(begin_stripes_change, name=topic_name, stripes=stripes))
+
+    def begin(image: MetadataImage) -> Sequence[MetadataRecord]:
+        return begin_stripes_change(image, topic_name, stripes)
+
+    cluster.metadata.commit(begin)
     complete_change_of_stripes(cluster, cluster.image().topic(topic_name), on_progress=on_progress)
     return cluster.image().topic(topic_name)
 
@@ -106,6 +110,17 @@ def complete_change_of_stripes(
     cluster.metadata.commit(decide)
     _log.info("topic %s has stripes=%d now", topic.name, topic.moving_to)
     return True
+
+
+def complete_changes(cluster: Cluster, topics: Iterable[TopicImage]) -> MetadataImage:
+    """Complete the changes of topics that other processes have begun; return the metadata then.
+
+    A change that cannot be completed now is left to a later call, and counted.
+    """
+    for topic in topics:
+        with cluster.suppressed.suppress("change of stripes", topic.directory, SparkLogError):
+            complete_change_of_stripes(cluster, topic)
+    return cluster.image()
 
 
 def _end_logs(

@@ -26,6 +26,8 @@ from spark_log.cluster import (
     ConversionProgress,
     TopicTables,
     check_clock,
+    complete_changes,
+    ended_stripes,
     finish_deletions,
     remove_stray_replicas,
 )
@@ -97,6 +99,9 @@ def main(
     cluster = root.cluster()
     image = cluster.image()
     chosen = [image.topic(name) for name in topics] if topics else list(image.topics())
+    if not dry_run and any(topic.moving_to is not None for topic in chosen):
+        image = complete_changes(cluster, chosen)
+        chosen = [image.topic(topic.name) for topic in chosen if image.find(topic.name)]
     partitions = [
         TopicPartition(topic.name, number)
         for topic in chosen
@@ -122,7 +127,7 @@ def main(
         (max_bytes_per_second or math.inf) / at_once,
     )
     # Partitions are cleaned by what they have at home.
-    stripes = _take_home(spark, work, chosen, dry_run=dry_run)
+    stripes = _take_home(spark, work, cluster, chosen, dry_run=dry_run)
     with spark_progress(spark, "Planning"):
         plans = run_per_partition(spark, work.plan, partitions)
     dirt = {
@@ -172,13 +177,18 @@ def main(
 
 
 def _take_home(
-    spark: SparkSession, work: CleaningTask, topics: Sequence[TopicImage], *, dry_run: bool
+    spark: SparkSession,
+    work: CleaningTask,
+    cluster: Cluster,
+    topics: Sequence[TopicImage],
+    *,
+    dry_run: bool,
 ) -> list[dict[str, Any]]:
     """Take the stripes of topics home, each in a Spark task; return what each has done."""
     numbered = [
         TopicPartition(topic.name, number)
         for topic in topics
-        for number in topic.stripes[: topic.num_partitions]
+        for number in (*ended_stripes(cluster, topic), *topic.stripes[: topic.num_partitions])
     ]
     with spark_progress(spark, "Taking stripes home"):
         done = run_per_partition(spark, work.plan_stripe if dry_run else work.take_home, numbered)

@@ -63,6 +63,7 @@ from .scram import MIN_ITERATIONS as MIN_ITERATIONS
 from .scram import ScramCredential as ScramCredential
 from .scram import alter_scram_credential_records as alter_scram_credential_records
 from .scram import scram_credentials as scram_credentials
+from .stripe_requirements import check_stripes as check_stripes
 from .table_requirements import check_is_table as check_is_table
 from .table_requirements import check_table_requirements as check_table_requirements
 from .topic_image import TopicImage as TopicImage

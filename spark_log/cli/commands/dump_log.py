@@ -177,6 +177,7 @@ def _dump_home(file: Path, dump: StripeDump, output: Output) -> None:
             {
                 "partition": partition,
                 "end_offset": state.offset,
+                "leader_epoch": home.leader_epochs.get(partition, 0),
                 "producers": [
                     {_snake(key): value for key, value in _producer_fields(*each).items()}
                     for each in state.entries()
@@ -191,14 +192,19 @@ def _dump_home(file: Path, dump: StripeDump, output: Output) -> None:
                 "stripe": dump.stripe,
                 "number": dump.name.number,
                 "size_bytes": dump.size_bytes,
+                "has_ended": home.is_ended,
                 "partitions": partitions,
             }
         )
         return
     print_text(f"Dumping {file}")
-    print_text(f"Topic id: {dump.topic_id} stripe: {dump.stripe} home marker: {dump.name.number}")
+    ended = " (the stripe has ended)" if home.is_ended else ""
+    print_text(
+        f"Topic id: {dump.topic_id} stripe: {dump.stripe} home marker: {dump.name.number}{ended}"
+    )
     for partition, state in home.partitions():
-        print_text(f"partition: {partition} endOffset: {state.offset}")
+        epoch = home.leader_epochs.get(partition, 0)
+        print_text(f"partition: {partition} endOffset: {state.offset} leaderEpoch: {epoch}")
         for each in state.entries():
             fields = _producer_fields(*each).items()
             print_text("| " + " ".join(f"{key}: {value}" for key, value in fields))

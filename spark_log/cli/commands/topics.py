@@ -9,6 +9,7 @@ import typer
 
 from spark_log.cli.format import (
     Output,
+    count_progress,
     counted,
     partition_document,
     print_json,
@@ -194,6 +195,7 @@ def describe_topics(
 @with_examples(
     "spark-log topics alter flights --partitions 6",
     "spark-log topics alter flights --partitions 3 --replica-assignment 0,0,1",
+    "spark-log topics alter flights --stripes 2",
 )
 @with_option_groups
 def alter_topics(
@@ -201,9 +203,17 @@ def alter_topics(
     root: Root,
     output: Output,
     partitions: Annotated[
-        int,
+        int | None,
         typer.Option("--partitions", help="New number of partitions, more than the topics have."),
-    ],
+    ] = None,
+    stripes: Annotated[
+        int | None,
+        typer.Option(
+            "--stripes",
+            help="New number of stripes, which order the appends of many partitions by one put; 0 "
+            "gives each partition a log of its own.",
+        ),
+    ] = None,
     replica_assignment: Annotated[
         str | None,
         typer.Option(
@@ -217,11 +227,20 @@ def alter_topics(
         bool, typer.Option("--validate-only", help="Check everything and change nothing.")
     ] = False,
 ) -> None:
-    """Give topics more partitions. For settings use spark-log configs alter.
+    """Give topics more partitions, or stripes. For settings use spark-log configs alter.
 
-    Existing records stay in their partitions. New records of a key can go to another partition than
-    the existing ones.
+    Existing records stay in their partitions. With more partitions, new records of a key can go to
+    another one than the existing ones. With another number of stripes appends wait until the change
+    is complete; run the command again if it was interrupted.
     """
+    if (partitions is None) == (stripes is None):
+        raise InvalidConfigurationError(
+            "what is to be altered? Give --partitions or --stripes, one of them"
+        )
+    if stripes is not None:
+        _alter_stripes(root, output, dict.fromkeys(topics.names, stripes), validate_only)
+        return
+    assert partitions is not None
     totals = root.admin().create_partitions(
         {
             name: NewPartitions(partitions, _assignment_of_new(root, name, replica_assignment))
@@ -264,6 +283,32 @@ def delete_topics(
         deleted = _delete(root, doomed, if_exists)
     text = f"Deleted {', '.join(deleted)}." if deleted else "No topic to delete."
     output.answer(text, {"deleted": deleted})
+
+
+def _alter_stripes(
+    root: Root, output: Output, topic_stripes: dict[str, int], validate_only: bool
+) -> None:
+    """Give topics another number of stripes, and print it."""
+    described = root.admin().describe_topics(list(topic_stripes), with_offsets=False)
+    total = sum(len(each.partitions) for each in described)
+    ended = 0
+    with count_progress("Changing stripes", total) as show:
+
+        def progress(partitions: int) -> None:
+            nonlocal ended
+            ended += partitions
+            show(ended)
+
+        done = root.admin().alter_stripes(
+            topic_stripes, validate_only=validate_only, on_progress=progress
+        )
+    would = "would have" if validate_only else "has"
+    text = "\n".join(
+        f"Topic {name} {would} {counted(count, 'stripe') if count else 'no stripes'}."
+        for name, count in done.items()
+    )
+    documents = [{"topic": name, "stripes": count} for name, count in done.items()]
+    output.answer(text, {"topics": documents, "validate_only": validate_only})
 
 
 def _parse_assignment(text: str) -> list[list[int]]:

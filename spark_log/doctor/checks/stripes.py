@@ -38,13 +38,24 @@ STRIPE_DAMAGED = Problem(
     "cannot be read there, and nothing is appended to them.",
 )
 
+STRIPES_CHANGE_INCOMPLETE = Problem(
+    "stripes-change-incomplete",
+    Severity.WARNING,
+    "The number of stripes of a topic is being changed, or the process that changed it was killed: "
+    "appends to the topic wait until the change is complete.",
+)
+
 
 class StripesCheck(Check):
     """Lists each stripe, and reads its newest home marker."""
 
     name: ClassVar[str] = "stripes"
     title: ClassVar[str] = "stripes that are not taken home"
-    problems: ClassVar[tuple[Problem, ...]] = (STRIPE_NOT_HOME, STRIPE_DAMAGED)
+    problems: ClassVar[tuple[Problem, ...]] = (
+        STRIPE_NOT_HOME,
+        STRIPE_DAMAGED,
+        STRIPES_CHANGE_INCOMPLETE,
+    )
 
     def findings(self, examination: Examination) -> Iterator[Finding]:
         """Return findings about stripes; asks nothing of the storage if no topic has stripes."""
@@ -54,6 +65,17 @@ class StripesCheck(Check):
 
         for _, found in examination.map(check, examination.stripes):
             yield from found
+        for topic in examination.topics:
+            if topic.moving_to is not None:
+                yield STRIPES_CHANGE_INCOMPLETE.finding(
+                    Subject(f"topic {topic.name}", topic.name),
+                    f"it has {len(topic.stripes)} stripes, and is getting {topic.moving_to}",
+                    remedy="Complete the change, if no process is about it",
+                    command=shell_command(
+                        "topics", "alter", topic.name, "--stripes", str(topic.moving_to)
+                    ),
+                    evidence="the metadata",
+                )
 
 
 def _findings(examination: Examination, topic: TopicImage, stripe: Stripe) -> Iterator[Finding]:
