@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from spark_log.cluster.cluster import Cluster
-from spark_log.errors import SparkLogError
+from spark_log.errors import FencedLeaderEpochError, SparkLogError
 from spark_log.log.files import ExistenceMarker
 from spark_log.log.producers import ProducerState
 from spark_log.log.stripe import begin_stripe, end_stripe
@@ -23,6 +23,7 @@ from spark_log.metadata import (
     TopicImage,
     begin_stripes_change,
     complete_stripes_change,
+    is_same_change,
     stripes_after_change,
 )
 from spark_log.record import LeaderChange
@@ -93,7 +94,14 @@ def complete_change_of_stripes(
         for number, each in topic.partitions.items()
     }
     end = _end_stripes if topic.stripes else _end_logs
-    producers = end(cluster, topic, barriers, on_progress)
+    try:
+        producers = end(cluster, topic, barriers, on_progress)
+    except FencedLeaderEpochError:  # the log is in use again, after further changes
+        if _is_under_way(cluster, topic):
+            raise
+        return True
+    if not _is_under_way(cluster, topic):
+        return True
     epochs = {number: each.leader_epoch for number, each in barriers.items()}
     for stripe in stripes_after_change(topic):
         first, step = stripe % topic.moving_to, topic.moving_to
@@ -105,11 +113,17 @@ def complete_change_of_stripes(
             ExistenceMarker(topic.partition_directory(number)).create(cluster.store)
 
     def decide(image: MetadataImage) -> Sequence[MetadataRecord]:
-        return complete_stripes_change(image, topic.topic_id)
+        return complete_stripes_change(image, topic)
 
     cluster.metadata.commit(decide)
     _log.info("topic %s has stripes=%d now", topic.name, topic.moving_to)
     return True
+
+
+def _is_under_way(cluster: Cluster, topic: TopicImage) -> bool:
+    """Return whether no other process has completed a change meanwhile."""
+    present = cluster.image().find_by_id(topic.topic_id)
+    return present is not None and is_same_change(present, topic)
 
 
 def complete_changes(cluster: Cluster, topics: Iterable[TopicImage]) -> MetadataImage:

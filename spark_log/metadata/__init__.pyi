@@ -72,6 +72,7 @@ from .topics import INTERNAL_TOPICS as INTERNAL_TOPICS
 from .topics import begin_stripes_change as begin_stripes_change
 from .topics import collision_key as collision_key
 from .topics import complete_stripes_change as complete_stripes_change
+from .topics import is_same_change as is_same_change
 from .topics import partition_records as partition_records
 from .topics import stripes_after_change as stripes_after_change
 from .topics import topic_records as topic_records

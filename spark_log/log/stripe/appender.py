@@ -16,6 +16,7 @@ import numpy as np
 
 from spark_log.errors import (
     AlreadyExistsError,
+    InvalidProducerEpochError,
     LogEndOffsetMismatchError,
     SparkLogError,
     StorageError,
@@ -174,13 +175,20 @@ class StripeAppender:
         return bool(append.waiting())
 
     def decision(self, entry: StripeEntry) -> int | SparkLogError | None:
-        """Decide whether an entry may be in the next object (`StripeState.decide`)."""
-        return self._tail.state.decide(
+        """Decide whether an entry may be in the next object (`StripeState.decide`).
+
+        A stripe that has ended refuses for good only what its state fences: the partition may have
+        got more since, elsewhere.
+        """
+        state = self._tail.state
+        decision = state.decide(
             entry,
             now_us=self._tail.storage_us,  # not this machine's clock, which may be days ahead
             expiration_ms=self._directory.config.producer_id_expiration_ms,
             where=self._directory.path,
         )
+        is_final = isinstance(decision, int | InvalidProducerEpochError)
+        return decision if is_final or not state.is_ended else None
 
     def _make_durable(self, append: _Append) -> None:
         """Make objects durable that an earlier try, perhaps of another process, has put."""

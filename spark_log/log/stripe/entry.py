@@ -33,7 +33,10 @@ class StripeEntry:
     @property
     def has_to_be_decided(self) -> bool:
         """Whether the state of its partition decides whether it may be put."""
-        return self.producer_id is not None or self.expected_end_offset is not None
+        is_conditional = self.expected_end_offset is not None
+        return (
+            self.producer_id is not None or is_conditional or isinstance(self.content, LeaderChange)
+        )
 
     @property
     def producer_id(self) -> int | None:

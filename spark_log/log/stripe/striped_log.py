@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_log.errors import CorruptRecordError
+from spark_log.errors import CorruptRecordError, FencedLeaderEpochError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
@@ -160,9 +160,17 @@ class StripedLog(LocalLog):
         """Refuse: the barrier of a striped partition is in the place that it was in before.
 
         Raises:
-            CorruptRecordError: always; the records before the stripe are damaged or missing.
+            FencedLeaderEpochError: the log has a newer leader epoch.
+            CorruptRecordError: the records before the stripe are damaged or missing.
         """
-        path = self.files.path
+        assert isinstance(self.files, StripedDirectory)
+        path, epoch = self.files.path, self.files.stripe.leader_epoch(self.files.partition)
+        if epoch > leader_epoch:
+            raise FencedLeaderEpochError(
+                f"{path}: leader epoch {leader_epoch} is fenced; the log has epoch {epoch}",
+                leader_epoch=leader_epoch,
+                log_epoch=epoch,
+            )
         raise CorruptRecordError(
             f"{path}: the barrier of leader epoch {leader_epoch} is missing, which was put when "
             f"the partition got its stripe. Restore the files from a copy",

@@ -6,4 +6,5 @@ from .names import collision_key as collision_key
 from .names import validate_topic_name as validate_topic_name
 from .stripe_changes import begin_stripes_change as begin_stripes_change
 from .stripe_changes import complete_stripes_change as complete_stripes_change
+from .stripe_changes import is_same_change as is_same_change
 from .stripe_changes import stripes_after_change as stripes_after_change

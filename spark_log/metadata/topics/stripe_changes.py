@@ -50,18 +50,19 @@ def begin_stripes_change(image: MetadataImage, name: str, stripes: int) -> list[
     ]
 
 
-def complete_stripes_change(image: MetadataImage, topic_id: str) -> list[MetadataRecord]:
+def complete_stripes_change(image: MetadataImage, changed: TopicImage) -> list[MetadataRecord]:
     """Return the records that complete the change of a topic's number of stripes.
 
     Args:
         image: the present metadata.
-        topic_id: the topic's id.
+        changed: the topic during the change, all of whose barriers were put.
 
     Returns:
         The records; none if the topic was deleted, or another process has completed the change.
     """
+    topic_id = changed.topic_id
     topic = image.find_by_id(topic_id)
-    if topic is None or topic.moving_to is None:
+    if topic is None or not is_same_change(topic, changed):
         return []
     return [
         StripesRecord(topic_id=topic_id, first_stripe=stripes_after_change(topic).start),
@@ -76,6 +77,16 @@ def complete_stripes_change(image: MetadataImage, topic_id: str) -> list[Metadat
             for number, partition in sorted(topic.partitions.items())
         ),
     ]
+
+
+def is_same_change(topic: TopicImage, changed: TopicImage) -> bool:
+    """Return whether a topic is in the same change as before: another one may have begun since."""
+
+    def change(image: TopicImage) -> tuple[object, ...]:
+        epochs = {number: each.leader_epoch for number, each in image.partitions.items()}
+        return image.moving_to, image.first_stripe, image.stripes, epochs
+
+    return topic.moving_to is not None and change(topic) == change(changed)
 
 
 def stripes_after_change(topic: TopicImage) -> range:

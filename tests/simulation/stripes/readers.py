@@ -86,7 +86,10 @@ class Reader:
 
     def _follow(self, log: StripedLog, partition: int, position: int) -> int:
         """Read on, and return the next position."""
-        end, max_bytes = self._end(partition), self._world.scheduler.random.choice((1, 2**20))
+        end, max_bytes = (
+            self._end_for(log, partition),
+            self._world.scheduler.random.choice((1, 2**20)),
+        )
         batches, next_offset = log.read(position, max_bytes, isolation_level=self._isolation_level)
         self.check(partition, position, batches, next_offset, end)
         self._note(f"read {partition} from {position} to {next_offset}")
@@ -94,7 +97,7 @@ class Reader:
 
     def _scan(self, log: StripedLog, partition: int, position: int) -> int:
         """Read from anywhere to the end."""
-        end = self._end(partition)
+        end = self._end_for(log, partition)
         begin = self._world.scheduler.random.randint(0, end)
         batches = list(log.scan(begin, isolation_level=self._isolation_level))
         next_offset = max([begin, end, *(batch.end_offset for batch in batches)])
@@ -105,7 +108,7 @@ class Reader:
     def _observe(self, log: StripedLog, partition: int, position: int) -> int:
         """List the log."""
         true = self._world.truth.partitions[partition]
-        since = true.end
+        since = self._since(log, partition)
         view = log.observe(keeps_for_next_read=self._world.scheduler.random.random() < 0.5)
         self._note(f"observe {partition}: {view.log_start_offset} to {view.log_end_offset}")
         if view.log_start_offset or not since <= view.log_end_offset <= true.end:
@@ -114,7 +117,7 @@ class Reader:
 
     def _look_at_end(self, log: StripedLog, partition: int, position: int) -> int:
         """Ask whether the log still ends where the last read ended."""
-        since = self._world.truth.partitions[partition].end
+        since = self._since(log, partition)
         if log.tail_ends_at(position):
             self._note(f"{partition} ends at {position}")
             if position < since:
@@ -124,7 +127,7 @@ class Reader:
     def _look_at_transactions(self, log: StripedLog, partition: int, position: int) -> int:
         """Compare the open transactions with the model."""
         true = self._world.truth.partitions[partition]
-        since = true.end
+        since = self._since(log, partition)
         index = log.transactions()
         found = {each.producer_id: each.first_offset for each in index.open}
         expected = true.open_before(index.offset)
@@ -133,7 +136,12 @@ class Reader:
             raise ViolationError(f"open before {index.offset} are {expected}, {found} is shown")
         return position
 
-    def _end(self, partition: int) -> int:
+    def _since(self, log: StripedLog, partition: int) -> int:
+        """Return the offset up to which the log has to be shown from now on."""
+        return self._world.truth.partitions[partition].end
+
+    def _end_for(self, log: StripedLog, partition: int) -> int:
+        """Return the offset before which a read from now on may not end with nothing."""
         true = self._world.truth.partitions[partition]
         return true.stable if self._is_committed else true.end
 
