@@ -38,8 +38,7 @@ class MetadataPartitionStates:
         topic = self._metadata.known_image().find_by_id(self._topic.topic_id)
         if topic is None:  # deleted, or created since the metadata were read
             return self._known[1]
-        if topic.stripes != self._topic.stripes:
-            raise stripes_changed(topic)
+        self._check_stripes(topic)
         record, (known, state) = topic.partitions[self._partition], self._known
         is_moving = topic.moving_to is not None
         if (record is not known and record.partition_epoch >= known.partition_epoch) or (
@@ -48,6 +47,10 @@ class MetadataPartitionStates:
             state = state_of(record, is_moving=is_moving)
             self._known = record, state
         return state
+
+    def _check_stripes(self, topic: TopicImage) -> None:
+        if topic.stripes != self._topic.stripes:
+            raise stripes_changed(topic)
 
     def refresh(self) -> PartitionState:
         """Read the metadata, and return the newest state.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -187,7 +188,8 @@ class StripedDirectory(PartitionDirectory):
             )
         except NotFoundError:
             if self._may_be_file(name.base_offset):
-                return super().open(name, size_bytes)
+                with suppress(NotFoundError):
+                    return super().open(name, size_bytes)
             # Where the end is further on, the records are at home: a view that ends here is short.
             self.on_log_end(self.stripe.end_offset(self.partition))
             raise
