@@ -157,14 +157,18 @@ class StripedLog(LocalLog):
         return self.striped.append_markers(markers)
 
     def append_barrier(self, leader_epoch: int, isr: Sequence[int], joining: Sequence[int]) -> None:
-        """Refuse: the barrier of a striped partition is in the place that it was in before.
+        """Check that the stripe knows the barrier: it was put before the stripe began.
 
         Raises:
             FencedLeaderEpochError: the log has a newer leader epoch.
-            CorruptRecordError: the records before the stripe are damaged or missing.
+            CorruptRecordError: the stripe does not have the epoch.
+            StorageError: the storage does not answer.
         """
         assert isinstance(self.files, StripedDirectory)
+        self.files.stripe.poll()
         path, epoch = self.files.path, self.files.stripe.leader_epoch(self.files.partition)
+        if epoch == leader_epoch:
+            return  # a listing may have lacked it
         if epoch > leader_epoch:
             raise FencedLeaderEpochError(
                 f"{path}: leader epoch {leader_epoch} is fenced; the log has epoch {epoch}",

@@ -11,7 +11,7 @@ from spark_log.config import TopicConfig
 from spark_log.errors import SparkLogError, StorageError, StripesChangedError
 from spark_log.log import BatchAppend, LogBatch, LogView, PartitionLog
 from spark_log.log.producers import TransactionIndex
-from spark_log.log.stripe import AppendResult, StripeDirectory, StripeEntry
+from spark_log.log.stripe import AppendResult, Stripe, StripeDirectory, StripeEntry
 from spark_log.metadata import MetadataRecord, TopicImage, metadata_log, partition_states
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import EndTransactionMarker
@@ -44,6 +44,7 @@ class OpenTopic:
         self.cluster = world.open_cluster()
         self.topic: TopicImage = self._read()
         self._logs: dict[int, PartitionLog] = {}
+        self._stripes: dict[int, Stripe] = {}
 
     @property
     def appends(self) -> OpenTopic:
@@ -87,7 +88,7 @@ class OpenTopic:
             for index, result in zip(indexes, appended, strict=True):
                 results[index] = result
         for number, indexes in by_stripe.items():
-            stripe = self.cluster.stripe(topic, number)
+            stripe = self._stripes[number] = self.cluster.stripe(topic, number)  # stays in memory
             appended = stripe.appends.append([entries[index] for index in indexes])
             for index, result in zip(indexes, appended, strict=True):
                 results[index] = result
