@@ -226,10 +226,8 @@ class TestAFetch:
         requests = Requests(monkeypatch)
         fetch_all(client, offsets, max_wait_ms=500)
         assert requests.counts["probes"] >= 2
-        assert requests.counts == {
-            "probes": requests.counts["probes"],
-            "objects": requests.counts["probes"],
-        }
+        assert requests.counts["probes"] - requests.counts["objects"] in (0, 1)  # one under way
+        assert set(requests.counts) == {"probes", "objects"}
         requests.clear()
         fetch_all(client, offsets, "two", max_wait_ms=500)
         assert requests.counts["probes"] <= requests.counts["objects"]
