@@ -1,6 +1,7 @@
 """librdkafka's producers, groups and transactions on a topic with two stripes."""
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ class Group:
 
     def poll(self, count):
         """Return the next messages, once there are so many."""
-        found = []
+        found: list[Any] = []
         while len(found) < count:
             for number, member in enumerate(self.members):
                 message = member.poll(0.05)
