@@ -1,4 +1,4 @@
-"""Readers of a stripe's partitions whose storage fails, or is slow: they miss nothing, and read on."""
+"""Readers of a stripe whose storage fails, or is slow: they miss nothing, and read on."""
 
 import asyncio
 from functools import partial
@@ -258,12 +258,8 @@ class StripedWorld(World):
                 count = self.random.randint(1, 3)
                 if self.random.random() < 0.5:
                     append = ProducerAppend(producer_id, epoch, sequence, is_transactional=True)
-                    beside.stripe.appends.append(
-                        [
-                            StripeEntry(each, BatchAppend(self.rows(count), append))
-                            for each in numbers
-                        ]
-                    )
+                    appends = [BatchAppend(self.rows(count), append) for _ in numbers]
+                    beside.stripe.appends.append(list(map(StripeEntry, numbers, appends)))
                 else:
                     gateway = self.random.choice(self.gateways)
                     batches = {
@@ -288,7 +284,7 @@ class StripedWorld(World):
             await asyncio.sleep(self.random.choice((0.01, 0.3, 4.0)) * self.random.random())
             epoch += 1
             marker = EndTransactionMarker(producer_id, epoch, self.random.random() < 0.5)
-            markers = dict.fromkeys(range(PARTITIONS), [marker])
+            markers = {number: [marker] for number in range(PARTITIONS)}
             ending = self.random.choice([beside.stripe, *(each.striped for each in self.gateways)])
             if getattr(ending, "has_appended", True):
                 await self.delay()
@@ -352,7 +348,7 @@ def run_world(seed, *, is_local):
     return skipping_run(run())
 
 
-@pytest.mark.parametrize(("seed", "is_local"), [(1, True), (2, False), (6, False), (7, True)])
+@pytest.mark.parametrize(("seed", "is_local"), [(1, True), (6, False)])
 def test_readers_have_all_records_when_the_faults_are_over(seed, is_local):
     seen = run_world(seed, is_local=is_local)
     assert seen["acknowledged"] > 10
