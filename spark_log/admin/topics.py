@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from spark_log.admin._runtime import AdminRuntime
 from spark_log.admin.cluster_calls import commit
-from spark_log.cluster import Cluster, change_stripes, mark_deleted, remove_data
+from spark_log.cluster import Cluster, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
     InvalidTopicError,
@@ -149,6 +149,8 @@ def alter_stripes(
 
     commit(cluster, decide, validate_only=validate_only)
     if not validate_only:
+        from spark_log.cluster import change_stripes
+
         for name, stripes in topic_stripes.items():
             change_stripes(cluster, name, stripes, on_progress=on_progress)
     return dict(topic_stripes)

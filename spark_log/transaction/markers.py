@@ -22,7 +22,7 @@ from spark_log.record import EndTransactionMarker
 from spark_log.transaction.state import TopicIdPartition, TransactionMetadata
 
 if TYPE_CHECKING:
-    from spark_log.log.stripe import Stripe
+    from spark_log.log.stripe import StripeDirectory
 
 _log = logging.getLogger(__name__)
 
@@ -31,8 +31,25 @@ MARKERS_AT_ONCE: Final = 16
 """
 
 
+class MarkerStripe(Protocol):
+    """A stripe whose partitions get markers (`Stripe`)."""
+
+    @property
+    def directory(self) -> StripeDirectory:
+        """The stripe's directory."""
+
+    def append_markers(
+        self, markers: Mapping[int, Sequence[EndTransactionMarker]], /
+    ) -> Sequence[LogAppendInfo | SparkLogError | None]:
+        """Append the markers that their partitions do not have; see `Stripe.append_markers`."""
+
+
 class MarkerLog(Protocol):
     """The log of a partition that gets markers (`PartitionLog`)."""
+
+    @property
+    def stripe(self) -> MarkerStripe | None:
+        """The stripe that orders the partition's appends; None without one."""
 
     @property
     def is_quick(self) -> bool:
@@ -51,8 +68,8 @@ OpenLog = Callable[[TopicIdPartition], MarkerLog | None]
 without one."""
 
 
-_Place = TypeVar("_Place", "TopicIdPartition", "Stripe")
-"""Place where one put puts markers: a partition log, or a stripe."""
+_Place = TypeVar("_Place", "TopicIdPartition", str)
+"""Place where one put puts markers: a partition log, or the directory of a stripe."""
 
 
 def put_markers(
@@ -112,28 +129,33 @@ def put_markers(
             return None if _is_gone(cluster, partition, error) else error
         return None
 
-    def put_into_stripe(stripe: Stripe) -> SparkLogError | None:
-        from spark_log.log.stripe import StripeEntry  # late: few topics have stripes
-
-        partitions = striped[stripe]
-        entries = [
-            StripeEntry(partition.partition, marker)
-            for partition in partitions
-            for marker in missing[partition]
-        ]
-        results = stripe.appends.append(entries)
-        _log.debug("%s: put %d markers of %r", stripe, len(entries), state.transactional_id)
+    def put_into_stripe(path: str) -> SparkLogError | None:
+        partitions = striped[path]
+        results = stripes[path].append_markers(
+            {partition.partition: missing[partition] for partition in partitions}
+        )
+        _log.debug("%s: put %d markers of %r", path, len(results), state.transactional_id)
         errors = [each for each in results if isinstance(each, SparkLogError)]
         return None if not errors or _is_gone(cluster, partitions[0], errors[0]) else errors[0]
 
-    striped: dict[Stripe, list[TopicIdPartition]] = {}
+    # By directory: the partitions of a stripe, and the one that is open, if one is.
+    striped: dict[str, list[TopicIdPartition]] = {}
+    stripes: dict[str, MarkerStripe] = {}
     quick: list[TopicIdPartition] = []
     slow: list[TopicIdPartition] = []
     for partition in sorted(missing):
         log = known[partition]
         topic = image.find_by_id(partition.topic_id) if image is not None else None
-        if topic is not None and (stripe := cluster.stripe_of(topic, partition.partition)):
-            striped.setdefault(stripe, []).append(partition)
+        stripe: MarkerStripe | None = None
+        if log is not None:
+            stripe = log.stripe
+        elif topic is not None:
+            stripe = cluster.stripe_of(topic, partition.partition)
+        if stripe is not None:
+            path = stripe.directory.path
+            striped.setdefault(path, []).append(partition)
+            if log is not None or path not in stripes:
+                stripes[path] = stripe
         else:
             (quick if log is not None and log.is_quick else slow).append(partition)
     results = [

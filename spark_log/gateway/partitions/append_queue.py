@@ -6,10 +6,14 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
 
 _log = logging.getLogger(__name__)
+
+RunBlocking = Callable[..., Awaitable[Any]]
+"""Runs a call on a thread of the gateway."""
 
 MAX_GROUP_BYTES = 33_554_432
 """Bytes of the batches of one append; a single batch may be larger."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from spark_log.errors import OffsetOutOfRangeError, SparkLogError
-from spark_log.gateway.partitions.append_queue import AppendQueue
+from spark_log.gateway.partitions.append_queue import AppendQueue, RunBlocking
 from spark_log.gateway.partitions.partition_logs import Appended, LogRead, PartitionLogs
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
+from spark_log.gateway.partitions.stripe import GatewayStripe
 from spark_log.gateway.partitions.tail_cache import CacheBudget, TailCache
 from spark_log.gateway.partitions.waiting_fetch import WaitingFetch
 from spark_log.log import IsolationLevel, LogAppendInfo, LogView
@@ -31,9 +32,6 @@ ended theirs by then."""
 
 _RESOLVE_EVERY_MS: Final = 1_000.0
 """Time between two of these lookups."""
-
-RunBlocking = Callable[..., Awaitable[Any]]
-"""Runs a call on a thread of the gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,9 @@ class GatewayPartition:
         topic_id: the topic's id.
         partition: the partition's number.
         logs: the partition's logs.
+        stripe: the partition's stripe, which has its appends and its end; None if it has a log of
+            its own.
+        is_appending: whether an append of this gateway is under way.
         log_start_offset: the last known log start offset.
         end_offset: the offset that readers can read up to, as far as it is known; -1 before the
             first listing.
@@ -91,6 +92,7 @@ class GatewayPartition:
         run_blocking: RunBlocking,
         budget: CacheBudget,
         clock_ms: Callable[[], float],
+        stripe: GatewayStripe | None = None,
     ) -> None:
         """Return a partition of which nothing is known yet.
 
@@ -102,7 +104,9 @@ class GatewayPartition:
             run_blocking: runs a call on a thread.
             budget: the memory of all tail caches.
             clock_ms: returns monotonic time.
+            stripe: the partition's stripe; None if it has a log of its own.
         """
+        self.stripe = stripe
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
@@ -114,7 +118,11 @@ class GatewayPartition:
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
-        self._queue = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
+        if stripe is not None:
+            self._queue = stripe.queue
+            stripe.add(self)
+        else:
+            self._queue = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unreplicated: Appended | None = None
         self._waiting: set[WaitingFetch] = set()
@@ -124,7 +132,7 @@ class GatewayPartition:
         self._blocked: tuple[int, float] | None = None
         self._observing: asyncio.Future[None] | None = None
         self._may_have_grown = False
-        self._is_appending = False
+        self.is_appending = False
         # The appends of markers whose ends this object does not know yet; threads add theirs.
         self._marker_calls: set[object] = set()
 
@@ -158,11 +166,11 @@ class GatewayPartition:
     async def _append(self, produced: Sequence[ProducedBatch]) -> None:
         began_ms = self._clock_ms()
         self._loop = asyncio.get_running_loop()
-        self._is_appending = True
+        self.is_appending = True
         try:
             appended = await self._run_blocking(self.logs.append, produced)
         finally:
-            self._is_appending = False
+            self.is_appending = False
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug(
                 "%s-%d: %d batches in one append, end offset %d, %.1f ms",
@@ -173,7 +181,7 @@ class GatewayPartition:
                 self._clock_ms() - began_ms,
             )
         if appended.is_replicated:
-            self._on_appended(appended)
+            self.on_appended(appended)
         else:
             self._unreplicated = appended
 
@@ -203,7 +211,7 @@ class GatewayPartition:
         """
         assert self._loop is not None, "the partition has appended before"
         call = object()
-        self._marker_calls.add(call)
+        self.begin_markers(call)
         appended: Appended | None = None
         try:
             info, appended = self.logs.append_markers(markers)
@@ -215,13 +223,29 @@ class GatewayPartition:
     def _on_markers(
         self, call: object, markers: Sequence[EndTransactionMarker], appended: Appended | None
     ) -> None:
+        self.end_markers(call, () if appended is None else markers)
+        if appended is not None:
+            self.on_appended(appended)
+
+    def begin_markers(self, call: object) -> None:
+        """Record that markers are appended. On any thread.
+
+        Args:
+            call: the object that tells this append from others.
+        """
+        self._marker_calls.add(call)
+
+    def end_markers(self, call: object, markers: Sequence[EndTransactionMarker]) -> None:
+        """Record that an append of markers has ended. On the event loop.
+
+        Args:
+            call: the object that was given to `begin_markers`.
+            markers: the markers that the log has now.
+        """
         self._marker_calls.discard(call)
-        if appended is None:
-            return
         for each in markers:
             if each.is_committed:
                 self._cache.commit(ProducerIdAndEpoch(each.producer_id, each.producer_epoch - 1))
-        self._on_appended(appended)
 
     # --- the end of an append --------------------------------------------------------------------
 
@@ -230,7 +254,7 @@ class GatewayPartition:
         appended, self._unreplicated = self._unreplicated, None
         if appended is None:
             return
-        self._is_appending = True
+        self.is_appending = True
         try:
             is_kept = await self._run_blocking(self.logs.catch_up, appended)
         except SparkLogError as error:
@@ -242,11 +266,12 @@ class GatewayPartition:
             )
         else:
             if is_kept:
-                self._on_appended(appended)
+                self.on_appended(appended)
         finally:
-            self._is_appending = False
+            self.is_appending = False
 
-    def _on_appended(self, appended: Appended) -> None:
+    def on_appended(self, appended: Appended) -> None:
+        """Take in an append of this gateway, which readers may see now."""
         end_before = self.end_offset
         was_stable = self._stable == (end_before, end_before) == (appended.base_offset,) * 2
         for batch in appended.batches:
@@ -322,7 +347,16 @@ class GatewayPartition:
         self._cache.drop_before(self.log_start_offset)
 
     async def refresh_end(self) -> None:
-        """Learn of the appends of others up to now: one request if there are none."""
+        """Learn of the appends of others up to now: one request if there are none.
+
+        The partitions of a stripe share it.
+        """
+        if self.stripe is not None:
+            await self.stripe.poll()
+            if self.end_offset < 0:
+                await self.observe()
+            self._move_end(self.stripe.known_end(self.partition)[0])
+            return
         if self.end_offset < 0 or not await self._run_blocking(self.logs.ends_at, self.end_offset):
             # A listing that is under way may have begun before the newest append.
             if self._observing is not None:
@@ -341,9 +375,30 @@ class GatewayPartition:
         them, and they then get its batches from the cache, and not from the log. The next probe
         finds what others appended meanwhile.
         """
-        if not self._is_appending and not self._marker_calls:
+        if not self.is_appending and not self._marker_calls:
             self._may_have_grown = True
             self._wake()
+
+    def on_stripe_end(self, end_offset: int, stable_offset: int) -> bool:
+        """Take in the end that a poll of the stripe has shown; return whether others have appended.
+
+        While an append of this gateway is under way, it is most likely what was seen, as in
+        `on_grown`.
+
+        Args:
+            end_offset: the log end offset.
+            stable_offset: the last stable offset.
+        """
+        if self.is_appending or self._marker_calls or not 0 <= self.end_offset <= end_offset:
+            return False
+        has_grown = end_offset > self.end_offset
+        self._move_end(end_offset)
+        self._stable = stable_offset, end_offset
+        return has_grown
+
+    async def _look_again(self) -> None:
+        """Learn the log's end by a listing, or by a poll of the stripe."""
+        await (self.observe() if self.stripe is None else self.stripe.poll())
 
     @property
     def _known_stable_offset(self) -> int | None:
@@ -356,6 +411,11 @@ class GatewayPartition:
         known = self._known_stable_offset
         if known is not None:
             return known
+        if self.stripe is not None:
+            await self.stripe.poll()
+            end_offset, stable_offset = self.stripe.known_end(self.partition)
+            self.on_stripe_end(end_offset, stable_offset)
+            return stable_offset
         view, last_stable_offset = await self._run_blocking(self.logs.last_stable_offset)
         self._on_view(view)
         if view.log_end_offset == self.end_offset:
@@ -401,7 +461,7 @@ class GatewayPartition:
             if offset >= limit:
                 if not (self._resolve_is_due(limit) and await self._resolve_blocking()):
                     return self._fetched((), offset, limit)
-                await self.observe()
+                await self._look_again()
                 return await self._fetch_from_log(offset, max_bytes, isolation_level, max_read_ms)
             if self.logs.is_compacted:
                 self._cache.drop_added_before(self._clock_ms() - _COMPACTED_AGE_MS)
@@ -494,7 +554,9 @@ class GatewayPartition:
         except OffsetOutOfRangeError as error:
             self.log_start_offset = max(self.log_start_offset, error.log_start_offset)
             raise
-        if next_offset > end_before:
+        if self.stripe is not None:
+            self.on_stripe_end(*self.stripe.known_end(self.partition))
+        elif next_offset > end_before:
             self._may_have_grown = not is_at_end
         elif self._may_have_grown and not parts:
             await self.observe()  # an open transaction hides the new end, or the listing is old

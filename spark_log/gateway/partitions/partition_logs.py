@@ -6,19 +6,29 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from spark_log.config import TopicConfig
 from spark_log.consumer import Resolve
-from spark_log.errors import InvalidProducerEpochError, SparkLogError
+from spark_log.errors import SparkLogError
 from spark_log.gateway.partitions.log_cursor import LogCursor, skipping_batch
 from spark_log.gateway.partitions.log_cursors import LogCursors
-from spark_log.gateway.partitions.produced_batch import ProducedBatch, batch_appends, codec_of
+from spark_log.gateway.partitions.produced_batch import ProducedBatch, append_produced
 from spark_log.gateway.partitions.tail_cache import CachedBatch
 from spark_log.gateway.record_batches import CompressionType, with_base_offset
-from spark_log.log import IsolationLevel, LogAppendInfo, LogView, MergeExecutor, PartitionLog
+from spark_log.log import (
+    BatchAppend,
+    IsolationLevel,
+    LogAppendInfo,
+    LogView,
+    MergeExecutor,
+    PartitionLog,
+)
 from spark_log.record import EndTransactionMarker
 from spark_log.threads import MergeThread
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import StripeReader
 
 _Answer = TypeVar("_Answer")
 
@@ -48,6 +58,57 @@ class Appended:
     is_replicated: bool = True
     leader_epochs: frozenset[int] = frozenset()
     stable: tuple[int, int] | None = None
+
+
+def appended_of(
+    results: Sequence[tuple[ProducedBatch, LogAppendInfo | SparkLogError]],
+    config: TopicConfig,
+    *,
+    is_replicated: bool = True,
+    stable: tuple[int, int] | None = None,
+) -> Appended:
+    """Return the outcome of an append to one partition.
+
+    Args:
+        results: the batches of the partition, and their results.
+        config: the topic's settings.
+        is_replicated: whether all in-sync replicas have the batches.
+        stable: the last stable offset, and the log's end that it belongs to; None if not known.
+    """
+    put = []
+    end_offset = 0
+    for each, result in results:
+        if isinstance(result, LogAppendInfo):
+            end_offset = max(end_offset, result.last_offset + 1)
+            if not result.is_duplicate:
+                put.append((each, result))
+    if not put:
+        return Appended(-1, end_offset, False, ())
+    return Appended(
+        min(result.base_offset for _, result in put),
+        max(result.last_offset for _, result in put) + 1,
+        any(each.transactional_id is not None for each, _ in put),
+        _cached(put, config),
+        is_replicated,
+        frozenset(result.leader_epoch for _, result in put),
+        stable,
+    )
+
+
+def _cached(
+    put: Sequence[tuple[ProducedBatch, LogAppendInfo]], config: TopicConfig
+) -> tuple[CachedBatch, ...]:
+    """Return the batches as readers get them; none if the log has other bytes."""
+    if config.message_timestamp_type == "LogAppendTime":
+        return ()
+    batches = []
+    for each, info in sorted(put, key=lambda pair: pair[1].base_offset):
+        if each.batch is None:
+            continue
+        data = with_base_offset(each.batch.data, info.base_offset, info.leader_epoch)
+        end_offset, codec = info.last_offset + 1, each.batch.compression_type
+        batches.append(CachedBatch(info.base_offset, end_offset, data, codec, each.transaction))
+    return tuple(batches)
 
 
 class LogRead(NamedTuple):
@@ -81,6 +142,8 @@ class PartitionLogs:
         cursors: LogCursors,
         max_uncompressed_bytes: int,
         resolve: Resolve,
+        partition: int = 0,
+        stripe: StripeReader | None = None,
     ) -> None:
         """Open nothing yet.
 
@@ -92,7 +155,12 @@ class PartitionLogs:
             max_uncompressed_bytes: the largest size of the records of one append, without the
                 clients' compression.
             resolve: ends a transaction that blocks readers, if its producer is gone.
+            partition: the partition's number.
+            stripe: what the process has read of the partition's stripe, which others poll; None if
+                the partition has a log of its own.
         """
+        self._partition = partition
+        self._stripe = stripe
         self._resolve = resolve
         self._open_log = open_log
         self._merges = merges
@@ -123,48 +191,30 @@ class PartitionLogs:
         If none of them waits for all replicas, they may be on the leader alone when this returns.
         Then `catch_up` has to be called.
         """
-        max_bytes = self._config.max_message_bytes
-        parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
-        waits_for_all = any(each.waits_for_all for each in parsed)
-        # Translated here, so that the batches of one client are so in their order; and without the
-        # lock: who ends the transaction of a batch waits for it, and the translation for him.
-        waiting = [each for each in parsed if each.translate()]
-        with self._appending() as log:
-            is_replicated = waits_for_all or not log.states.current().is_replicated
-            acks = _ALL if is_replicated else 1
-            results = self._append_all(log, waiting, acks)
-            stable = log.appended_stable_offset
-        # Another gateway may have ended the transaction that this one knew of.
-        fenced = [
-            each
-            for each, result in results
-            if isinstance(result, InvalidProducerEpochError) and each.verify is not None
-        ]
-        again = [each for each in fenced if each.translate(is_recent=True)]
-        if again:
+        is_replicated = True
+        stable: tuple[int, int] | None = None
+
+        def put(
+            accepted: Sequence[ProducedBatch], appends: Sequence[BatchAppend], codec: str
+        ) -> Sequence[LogAppendInfo | SparkLogError]:
+            nonlocal is_replicated, stable
             with self._appending() as log:
-                results += self._append_all(log, again, acks)
+                if not any(each.waits_for_all for each in accepted):
+                    is_replicated = not log.states.current().is_replicated
+                acks = _ALL if is_replicated else 1
+                with self._merges.make_way():
+                    found = log.append_batches(appends, compression=codec, acks=acks)
                 stable = log.appended_stable_offset
-        put = []
-        end_offset = 0
-        for each, result in results:
-            if isinstance(result, LogAppendInfo):
-                end_offset = max(end_offset, result.last_offset + 1)
-                if not result.is_duplicate:
-                    put.append((each, result))
-        if not put:
-            return Appended(-1, end_offset, False, ())
-        base_offset = min(result.base_offset for _, result in put)
-        appended = Appended(
-            base_offset,
-            max(result.last_offset for _, result in put) + 1,
-            any(each.transactional_id is not None for each, _ in put),
-            self._cached(put),
-            is_replicated,
-            frozenset(result.leader_epoch for _, result in put),
-            stable,
+            return found
+
+        results = append_produced(
+            produced,
+            put,
+            max_bytes=self._config.max_message_bytes,
+            max_uncompressed_bytes=self._max_uncompressed_bytes,
         )
-        if is_replicated:
+        appended = appended_of(results, self._config, is_replicated=is_replicated, stable=stable)
+        if is_replicated and appended.base_offset >= 0:
             self._on_visible(appended)
         return appended
 
@@ -237,46 +287,13 @@ class PartitionLogs:
             if self._tail is not None:
                 self._tail.on_appended(appended.base_offset, appended.end_offset)
 
-    def _append_all(
-        self, log: PartitionLog, produced: Sequence[ProducedBatch], acks: int
-    ) -> list[tuple[ProducedBatch, LogAppendInfo | SparkLogError]]:
-        """Append batches, set the result of each, and return those that could be converted."""
-        accepted, appends = batch_appends(produced, self._max_uncompressed_bytes)
-        if not accepted:
-            return []
-        with self._merges.make_way():
-            results = log.append_batches(appends, compression=codec_of(accepted), acks=acks)
-        for each, result in zip(accepted, results, strict=True):
-            each.finish(result)
-        return list(zip(accepted, results, strict=True))
-
-    def _cached(
-        self, put: Sequence[tuple[ProducedBatch, LogAppendInfo]]
-    ) -> tuple[CachedBatch, ...]:
-        if self._config.message_timestamp_type == "LogAppendTime":
-            return ()
-        batches = []
-        for each, info in sorted(put, key=lambda pair: pair[1].base_offset):
-            batch = each.batch
-            if batch is None:
-                continue
-            data = with_base_offset(batch.data, info.base_offset, info.leader_epoch)
-            batches.append(
-                CachedBatch(
-                    info.base_offset,
-                    info.last_offset + 1,
-                    data,
-                    batch.compression_type,
-                    each.transaction,
-                )
-            )
-        return tuple(batches)
-
     # --- the log's end ---------------------------------------------------------------------------
 
     def observe(self) -> LogView:
-        """List the log."""
+        """List the log; of a stripe, with the end that the last poll has shown."""
         with self._watched() as tail:
+            if self._stripe is not None:
+                return tail.observe_polled()
             return tail.observe(keeps_for_next_read=True)
 
     def ends_at(self, offset: int) -> bool:
@@ -296,19 +313,27 @@ class PartitionLogs:
         It is aborted when its timeout has passed since the first of these calls.
         """
         with self._watched() as tail:
-            open_ones = tail.transactions().open
-            blocking = min(open_ones, key=lambda each: each.first_offset, default=None)
+            if self._stripe is not None:
+                _, blocking = self._stripe.known_end(self._partition)
+            else:
+                open_ones = tail.transactions().open
+                blocking = min(open_ones, key=lambda each: each.first_offset, default=None)
             return blocking is not None and self._resolve(blocking, tail)
 
     @contextmanager
     def _watched(self) -> Iterator[PartitionLog]:
         with self._tail_lock:
             if self._tail is None:
-                self._tail = self._open_log()
+                self._tail = self._open_to_read()
             try:
                 yield self._tail
             finally:
                 self._tail.forget_last()  # records are read by other logs
+
+    def _open_to_read(self) -> PartitionLog:
+        log = self._open_log()
+        log.leave_polls()
+        return log
 
     def call(self, look_up: Callable[[PartitionLog], _Answer]) -> _Answer:
         """Return what a function finds in the log."""
@@ -342,7 +367,9 @@ class PartitionLogs:
         """
         cursor = self._cursors.take(self, offset, isolation_level)
         if cursor is None:
-            cursor = LogCursor(self._open_log(), offset, isolation_level)
+            cursor = LogCursor(self._open_to_read(), offset, isolation_level)
+        if self._stripe is not None:  # this gateway may have appended since the last poll
+            self._stripe.reach(self._partition, known_end)
         parts = cursor.read(max_bytes, has_time)  # after an error the cursor is dropped
         if cursor.is_at_end and cursor.next_offset > known_end:
             with self._tail_lock:

@@ -9,10 +9,12 @@ from functools import partial
 from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig, TopicConfig
 from spark_log.consumer import resolver
+from spark_log.gateway.partitions.append_queue import RunBlocking
 from spark_log.gateway.partitions.client_quotas import ClientQuotas
 from spark_log.gateway.partitions.log_cursors import LogCursors
-from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
+from spark_log.gateway.partitions.partition import GatewayPartition
 from spark_log.gateway.partitions.partition_logs import PartitionLogs
+from spark_log.gateway.partitions.stripe import GatewayStripe
 from spark_log.gateway.partitions.tail_cache import CacheBudget
 from spark_log.gateway.partitions.tail_watch import TailWatch
 from spark_log.log import ProbeInterval
@@ -44,6 +46,7 @@ class Partitions:
         self._budget = CacheBudget(config.tail_cache_bytes)
         # The topic and its configs as they were found last, and the partition.
         self._opened: dict[tuple[str, int], tuple[TopicImage, TopicConfig, GatewayPartition]] = {}
+        self._stripes: dict[tuple[str, int], GatewayStripe] = {}  # by topic id and number
         self._cursors = LogCursors()
         self._known_image: MetadataImage | None = None
         self._refreshing: asyncio.Future[MetadataImage] | None = None
@@ -103,6 +106,8 @@ class Partitions:
         """Free the memory of partitions whose topics were deleted."""
         for topic_id, number in [key for key in self._opened if not image.find_by_id(key[0])]:
             self._opened.pop((topic_id, number))[2].close()
+        for topic_id, number in [key for key in self._stripes if not image.find_by_id(key[0])]:
+            del self._stripes[topic_id, number]
 
     async def refresh(self) -> MetadataImage:
         """Read the metadata. Calls at the same time share it, and return in their order."""
@@ -157,7 +162,10 @@ class Partitions:
         markers: an end that this gateway knew from an earlier marker would be old each time.
         """
         found = self._opened.get((partition.topic_id, partition.partition))
-        return found[2] if found is not None and found[2].logs.has_appended else None
+        if found is None:
+            return None
+        stripe, logs = found[2].stripe, found[2].logs
+        return found[2] if (logs if stripe is None else stripe).has_appended else None
 
     def get(self, topic: TopicImage, partition: int) -> GatewayPartition | None:
         """Return a partition; None if the topic does not have it."""
@@ -170,6 +178,7 @@ class Partitions:
         if found is not None and found[1] == config:
             self._opened[topic.topic_id, partition] = topic, config, found[2]
             return found[2]
+        stripe = self._stripe_of(topic, partition)
         logs = PartitionLogs(
             partial(self._cluster.partition_log, topic, partition),
             config,
@@ -177,6 +186,8 @@ class Partitions:
             cursors=self._cursors,
             max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
             resolve=resolver(self._cluster),
+            partition=partition,
+            stripe=None if stripe is None else stripe.stripe.reader,
         )
         if found is not None:  # its settings have changed; batches that wait stay in its queue
             opened = found[2]
@@ -191,6 +202,26 @@ class Partitions:
                 run_blocking=self._run_blocking,
                 budget=self._budget,
                 clock_ms=self.now_ms,
+                stripe=stripe,
             )
         self._opened[topic.topic_id, partition] = topic, config, opened
         return opened
+
+    def _stripe_of(self, topic: TopicImage, partition: int) -> GatewayStripe | None:
+        """Return the stripe of a partition, as it is with the topic's settings."""
+        stripe = self._cluster.stripe_of(topic, partition)
+        if stripe is None:
+            return None
+        key = topic.topic_id, stripe.directory.stripe
+        found = self._stripes.get(key)
+        if found is None:
+            found = self._stripes[key] = GatewayStripe(
+                topic.name,
+                stripe,
+                run_blocking=self._run_blocking,
+                merges=self._merges,
+                max_uncompressed_bytes=self._config.socket_request_max_bytes * 4,
+                clock_ms=self.now_ms,
+            )
+        found.stripe = stripe
+        return found

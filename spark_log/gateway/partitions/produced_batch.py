@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from spark_log.errors import InvalidRecordError, SparkLogError
+from spark_log.errors import InvalidProducerEpochError, InvalidRecordError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.record_batches import (
     BatchError,
@@ -64,6 +64,7 @@ class ProducedBatch:
 
     Attributes:
         data: the bytes, which are not checked yet.
+        partition: the number of the partition.
         is_ready: whether it may be appended: its partition was added to its transaction.
         transactional_id: the id of its transaction; None without one.
         waits_for_all: whether it is answered when all in-sync replicas have it, and not when the
@@ -77,6 +78,7 @@ class ProducedBatch:
     """
 
     data: memoryview
+    partition: int = 0
     is_ready: bool = True
     transactional_id: str | None = None
     waits_for_all: bool = True
@@ -151,6 +153,54 @@ class ProducedBatch:
         time_us = result.append_time_us
         append_time_ms = -1 if time_us == NO_TIMESTAMP else time_us // 1000
         self.result = ProduceResult(base_offset=result.base_offset, append_time_ms=append_time_ms)
+
+
+Put = Callable[
+    [Sequence[ProducedBatch], Sequence[BatchAppend], str], Sequence[LogAppendInfo | SparkLogError]
+]
+"""Appends batches, with the codec to use, by one put if they can share it; returns the result of
+each."""
+
+
+def append_produced(
+    produced: Sequence[ProducedBatch], put: Put, *, max_bytes: int, max_uncompressed_bytes: int
+) -> list[tuple[ProducedBatch, LogAppendInfo | SparkLogError]]:
+    """Check batches, convert and append them, and set the result of each.
+
+    Args:
+        produced: the batches. Those that have a result are left out.
+        put: appends them. It is called again with batches that the log has refused because another
+            gateway has ended the transaction that this one knew of.
+        max_bytes: ``max.message.bytes``: the largest batch, in the client's bytes.
+        max_uncompressed_bytes: the largest size of all records without their compression.
+
+    Returns:
+        The batches that could be converted, with their results.
+    """
+    parsed = [each for each in produced if each.result is None and each.parse(max_bytes)]
+    # Translated here, so that the batches of one client are so in their order; and before the log
+    # is locked: who ends the transaction of a batch waits for it, and the translation for him.
+    waiting = [each for each in parsed if each.translate()]
+    results = _append_all(waiting, put, max_uncompressed_bytes)
+    fenced = [
+        each
+        for each, result in results
+        if isinstance(result, InvalidProducerEpochError) and each.verify is not None
+    ]
+    again = [each for each in fenced if each.translate(is_recent=True)]
+    return results + _append_all(again, put, max_uncompressed_bytes)
+
+
+def _append_all(
+    produced: Sequence[ProducedBatch], put: Put, max_uncompressed_bytes: int
+) -> list[tuple[ProducedBatch, LogAppendInfo | SparkLogError]]:
+    accepted, appends = batch_appends(produced, max_uncompressed_bytes)
+    if not accepted:
+        return []
+    results = put(accepted, appends, codec_of(accepted))
+    for each, result in zip(accepted, results, strict=True):
+        each.finish(result)
+    return list(zip(accepted, results, strict=True))
 
 
 def batch_appends(

@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
-from spark_log.gateway.partitions.partition import GatewayPartition, RunBlocking
+from spark_log.gateway.partitions.append_queue import RunBlocking
+from spark_log.gateway.partitions.partition import GatewayPartition
+from spark_log.gateway.partitions.stripe import GatewayStripe
 from spark_log.log import ProbeInterval
 from spark_log.util import SuppressedErrors
 
@@ -23,8 +25,14 @@ _MAX_UNCHECKED_MS: Final = 2_000.0
 """Least age from which a fetch at the end looks for the appends of others itself."""
 
 
+_End = GatewayPartition | GatewayStripe
+"""The end that a probe asks for: of a partition, or of all partitions of a stripe."""
+
+
 class TailWatch:
     """Probes the partitions that fetches wait for; for one event loop.
+
+    One probe of a stripe is for all of its partitions.
 
     The appends of this gateway wake those who wait without a probe. The longer nothing arrives, the
     longer is the pause between two probes of a partition (`ProbeInterval`). Pauses begin at the
@@ -55,9 +63,9 @@ class TailWatch:
         self._suppressed = suppressed
         self._probes = _LOCAL_PROBES if is_local else probes
         self._is_local = is_local
-        self._watched: set[GatewayPartition] = set()
-        # Times at which probes are due; the number keeps partitions from being compared.
-        self._due: list[tuple[float, int, GatewayPartition]] = []
+        self._watched: set[_End] = set()
+        # Times at which probes are due; the number keeps ends from being compared.
+        self._due: list[tuple[float, int, _End]] = []
         self._numbers = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = math.inf
@@ -68,10 +76,11 @@ class TailWatch:
         """Probe partitions while a fetch waits for them."""
         now_ms = self._clock_ms()
         for partition in partitions:
-            if partition not in self._watched:
-                self._watched.add(partition)
-                since_ms = min(now_ms, max(partition.checked_ms, partition.changed_ms))
-                self._add(partition, since_ms, now_ms)
+            end = partition.stripe or partition
+            if end not in self._watched:
+                self._watched.add(end)
+                since_ms = min(now_ms, max(end.checked_ms, end.changed_ms))
+                self._add(end, since_ms, now_ms)
         self._set_timer(now_ms)
 
     def close(self) -> None:
@@ -91,24 +100,25 @@ class TailWatch:
             partition: the partition.
             now_ms: monotonic time.
         """
-        unchecked_ms = now_ms - partition.checked_ms
+        end = partition.stripe or partition
+        unchecked_ms = now_ms - end.checked_ms
         return unchecked_ms > _MAX_UNCHECKED_MS and (
-            unchecked_ms > _MAX_UNCHECKED_MS + 2 * self._pause_ms(partition, now_ms)
+            unchecked_ms > _MAX_UNCHECKED_MS + 2 * self._pause_ms(end, now_ms)
         )
 
     # --- times -----------------------------------------------------------------------------------
 
-    def _pause_ms(self, partition: GatewayPartition, now_ms: float) -> float:
-        pause_ms = self._probes.pause_ms(now_ms - partition.changed_ms, len(self._watched))
+    def _pause_ms(self, end: _End, now_ms: float) -> float:
+        pause_ms = self._probes.pause_ms(now_ms - end.changed_ms, len(self._watched))
         return min(pause_ms, _MAX_LOCAL_PAUSE_MS) if self._is_local else pause_ms
 
-    def _add(self, partition: GatewayPartition, since_ms: float, now_ms: float) -> None:
-        pause_ms = self._pause_ms(partition, now_ms)
+    def _add(self, end: _End, since_ms: float, now_ms: float) -> None:
+        pause_ms = self._pause_ms(end, now_ms)
         at_ms = since_ms + pause_ms
         if self._is_local:  # partitions with similar pauses share a call
             grid_ms = 2.0 ** math.floor(math.log2(pause_ms / 8))
             at_ms = math.ceil(at_ms / grid_ms) * grid_ms
-        heapq.heappush(self._due, (at_ms, next(self._numbers), partition))
+        heapq.heappush(self._due, (at_ms, next(self._numbers), end))
 
     def _set_timer(self, now_ms: float) -> None:
         if not self._due or self._probing is not None or self._is_closed:
@@ -127,11 +137,11 @@ class TailWatch:
         now_ms = self._clock_ms()
         due = []
         while self._due and self._due[0][0] <= now_ms:
-            _, _, partition = heapq.heappop(self._due)
-            if partition.is_waited_for:
-                due.append(partition)
+            _, _, end = heapq.heappop(self._due)
+            if end.is_waited_for:
+                due.append(end)
             else:
-                self._watched.remove(partition)
+                self._watched.remove(end)
         if due:
             self._probing = asyncio.get_running_loop().create_task(self._probe(due))
         else:
@@ -139,19 +149,22 @@ class TailWatch:
 
     # --- probes ----------------------------------------------------------------------------------
 
-    async def _probe(self, due: Sequence[GatewayPartition]) -> None:
-        """Probe partitions: on a local disk in one call, else at the same time."""
-        ends = [(each, each.end_offset) for each in due]
-        groups = [ends] if self._is_local else [[each] for each in ends]
+    async def _probe(self, due: Sequence[_End]) -> None:
+        """Probe ends: those of partitions on a local disk in one call, else at the same time."""
+        stripes = [each for each in due if isinstance(each, GatewayStripe)]
+        ends = [(each, each.end_offset) for each in due if isinstance(each, GatewayPartition)]
+        groups = [ends] if self._is_local and ends else [[each] for each in ends]
         try:
             answers = await asyncio.gather(
-                *(self._run_blocking(_probe, group) for group in groups), return_exceptions=True
+                *(self._run_blocking(_probe, group) for group in groups),
+                *(each.poll() for each in stripes),
+                return_exceptions=True,
             )
             for answer in answers:
                 if isinstance(answer, BaseException):
                     self._suppressed.add("probe", due[0].topic, answer)
                     continue
-                for partition, end_offset, ends_there in answer:
+                for partition, end_offset, ends_there in answer or ():
                     if partition.end_offset != end_offset:
                         continue
                     if ends_there:
@@ -161,8 +174,8 @@ class TailWatch:
         finally:
             self._probing = None
             now_ms = self._clock_ms()
-            for partition in due:
-                self._add(partition, now_ms, now_ms)
+            for each in due:
+                self._add(each, now_ms, now_ms)
             self._set_timer(now_ms)
 
 

@@ -15,6 +15,7 @@ from spark_log.gateway.gateway import Gateway
 from spark_log.gateway.partitions import (
     FetchedPartition,
     GatewayPartition,
+    GatewayStripe,
     TailWatch,
     WaitingFetch,
 )
@@ -194,6 +195,10 @@ async def _fetch_all(
     isolation: IsolationLevel = "read_committed" if request.isolation_level else "read_uncommitted"
     # A client that does not wait for appends would never see those of other processes otherwise.
     probes = request.max_wait_ms <= 0 or request.min_bytes <= 0
+    max_bytes = max(0, min(request.max_bytes, _MAX_BYTES, context.memory.max_answer_bytes))
+    deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
+    readable = [each for each in fetches if not each.error and each.preferred_read_replica < 0]
+    partitions = [each.partition for each in readable if each.partition is not None]
     options = _ReadOptions(
         isolation,
         context.api_version >= _FIRST_WITH_ZSTD,
@@ -201,10 +206,7 @@ async def _fetch_all(
         gateway.partitions.tail_watch,
         gateway.partitions.now_ms,
     )
-    max_bytes = max(0, min(request.max_bytes, _MAX_BYTES, context.memory.max_answer_bytes))
-    deadline_ms = gateway.partitions.now_ms() + request.max_wait_ms
-    readable = [each for each in fetches if not each.error and each.preferred_read_replica < 0]
-    partitions = [each.partition for each in readable if each.partition is not None]
+    await options.poll_stripes(partitions)
     is_complete = len(readable) < len(fetches) or not fetches
     waiting = WaitingFetch()
     for partition in partitions:
@@ -242,6 +244,7 @@ class _ReadOptions:
         probes: whether to look for the appends of others at the end of a log.
         tail_watch: looks for them while a fetch waits.
         now_ms: returns monotonic time.
+        polled: the stripes that were polled for this request.
     """
 
     isolation: IsolationLevel
@@ -249,10 +252,31 @@ class _ReadOptions:
     probes: bool
     tail_watch: TailWatch
     now_ms: Callable[[], float]
+    polled: set[GatewayStripe] = field(default_factory=set)
 
     def probes_now(self, partition: GatewayPartition, now_ms: float) -> bool:
         """Return whether to look for the appends of others to a partition."""
+        if partition.stripe in self.polled:
+            return False
         return self.probes or self.tail_watch.is_neglected(partition, now_ms)
+
+    async def poll_stripes(self, partitions: Sequence[GatewayPartition]) -> None:
+        """Look for the appends of others to partitions of stripes, where that is due.
+
+        A stripe that cannot be read is left to its partitions, which then have its error.
+        """
+        now_ms = self.now_ms()
+        stripes = {
+            each.stripe: None
+            for each in partitions
+            if each.stripe is not None and self.probes_now(each, now_ms)
+        }
+        polls = await asyncio.gather(*(each.poll() for each in stripes), return_exceptions=True)
+        for stripe, error in zip(stripes, polls, strict=True):
+            if error is None:
+                self.polled.add(stripe)
+            elif not isinstance(error, SparkLogError):
+                raise error
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any
             size_bytes += len(records)
             produced = ProducedBatch(
                 records,
+                partition=each.index,
                 transactional_id=request.transactional_id,
                 waits_for_all=request.acks == -1 or request.transactional_id is not None,
             )

@@ -8,7 +8,7 @@ partitions. It is visible whole or not at all, so a crash leaves either no appen
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -95,6 +95,15 @@ class StripeAppender:
     def observed_ms(self) -> float:
         """Monotonic time at which the next number was last known to be unused."""
         return self._tail.observed_ms
+
+    def ends(self, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
+        """Return the known log end offset of partitions, and the last stable offset there."""
+        ends = {}
+        for partition in set(partitions):
+            producers = self._tail.state.producers(partition)
+            if producers is not None:
+                ends[partition] = producers.offset, producers.transactions.last_stable_offset
+        return ends
 
     def append(
         self, entries: Sequence[StripeEntry], *, compression: str = "none"

@@ -24,11 +24,14 @@ class _Request:
     Attributes:
         entries: the entries to append.
         compression: the codec to use if the topic has none of its own.
+        ends: the ends of the partitions of the entries after the append; None if they are not
+            needed.
         results: the results; None until they are known.
     """
 
     entries: Sequence[StripeEntry]
     compression: str
+    ends: dict[int, tuple[int, int]] | None = None
     results: Sequence[AppendResult] | None = None
 
     @property
@@ -77,13 +80,19 @@ class GroupCommit:
         return self._appender.observed_ms
 
     def append(
-        self, entries: Sequence[StripeEntry], *, compression: str = "none"
+        self,
+        entries: Sequence[StripeEntry],
+        *,
+        compression: str = "none",
+        ends: dict[int, tuple[int, int]] | None = None,
     ) -> Sequence[AppendResult]:
         """Append entries, together with those of other threads that wait. Thread-safe.
 
         Args:
             entries: the entries, in the order in which those of one partition get offsets.
             compression: the codec to use if the topic's ``compression.type`` is ``producer``.
+            ends: gets for each partition of the entries its log end offset after the append, and
+                the last stable offset there. None if nobody needs them.
 
         Returns:
             The result of each entry (`StripeAppender.append`). Errors may be shared by several
@@ -94,7 +103,7 @@ class GroupCommit:
         """
         for entry in entries:
             self._directory.check_partition(entry.partition)
-        request = _Request(entries, compression)
+        request = _Request(entries, compression, ends)
         with self._changed:
             self._waiting.append(request)
         while True:
@@ -128,6 +137,8 @@ class GroupCommit:
             first = 0
             for request in group:
                 behind = first + len(request.entries)
+                if request.ends is not None:
+                    request.ends |= self._appender.ends(each.partition for each in request.entries)
                 request.results = results[first:behind]
                 first = behind
 

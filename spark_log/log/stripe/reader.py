@@ -6,7 +6,7 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import ClassVar, Final, NamedTuple
 
@@ -228,6 +228,17 @@ class StripeReader(LogCache):
             if producers is None:
                 return 0, None
             return producers.offset, producers.transactions.first_open
+
+    def known_ends(self, partitions: Iterable[int]) -> list[tuple[int, int]]:
+        """Return the known log end offset of each partition, and the last stable offset there."""
+        ends = []
+        with self._lock:
+            for partition in partitions:
+                producers = self._tail.state.producers(partition)
+                end = 0 if producers is None else producers.offset
+                stable = 0 if producers is None else producers.transactions.last_stable_offset
+                ends.append((end, stable))
+        return ends
 
     @property
     def storage_us(self) -> int:

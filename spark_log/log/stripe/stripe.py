@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import ClassVar, Final
 
 from spark_log.errors import SparkLogError
 from spark_log.log.append import LogAppendInfo, MergeExecutor
 from spark_log.log.segment import StagedSegment
+from spark_log.log.stripe.appender import AppendResult
 from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entry import StripeEntry, batches_of
 from spark_log.log.stripe.group_commit import GroupCommit
 from spark_log.log.stripe.home import OpenPartition, TakenHome, take_home
 from spark_log.log.stripe.reader import StripeReader
+from spark_log.record import EndTransactionMarker
 from spark_log.util import IN_PROCESS, SuppressedErrors
 
 _log = logging.getLogger(__name__)
@@ -109,6 +111,29 @@ class Stripe:
             infos = [each for each in of_group if isinstance(each, LogAppendInfo)]
             answers.append(next(errors, infos))
         return answers
+
+    def append_markers(
+        self,
+        markers: Mapping[int, Sequence[EndTransactionMarker]],
+        *,
+        ends: dict[int, tuple[int, int]] | None = None,
+    ) -> Sequence[AppendResult]:
+        """Append the markers of transactions that their partitions do not have, by one put.
+
+        Args:
+            markers: number of a partition → its markers, each of another producer.
+            ends: see `GroupCommit.append`.
+
+        Returns:
+            The result of each marker, in order: its offset, an error, or None if its partition has
+            it already.
+        """
+        entries = [
+            StripeEntry(partition, marker)
+            for partition, of_partition in markers.items()
+            for marker in of_partition
+        ]
+        return self.appends.append(entries, ends=ends)
 
     def take_home(self) -> TakenHome | None:
         """Take home the objects behind the newest home marker (`take_home`)."""

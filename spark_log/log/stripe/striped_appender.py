@@ -92,8 +92,7 @@ class StripedAppender:
             UnknownOutcomeError: it is not known whether a marker is in the log.
             SparkLogError: a marker was not appended.
         """
-        entries = [StripeEntry(self.partition, marker) for marker in markers]
-        results = self.stripe.appends.append(entries)
+        results = self.stripe.append_markers({self.partition: markers})
         for result in results:
             if isinstance(result, SparkLogError):
                 raise result

@@ -2,11 +2,13 @@
 
 import asyncio
 import selectors
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from spark_log.gateway.partitions import GatewayPartition, TailWatch, WaitingFetch
+from spark_log.errors import StorageUnavailableError
+from spark_log.gateway.partitions import GatewayPartition, GatewayStripe, TailWatch, WaitingFetch
 from spark_log.gateway.partitions.tail_cache import CacheBudget
 from spark_log.log import ProbeInterval
 from spark_log.util import SuppressedErrors
@@ -26,6 +28,25 @@ class Skipping(selectors.DefaultSelector):
         return super().select(0)
 
 
+class Stripe:
+    """What a gateway uses of a stripe, whose partitions end at `ends`."""
+
+    def __init__(self, count):
+        self.ends = dict.fromkeys(range(count), 0)
+        self.polls = 0
+        self.errors: list[Exception] = []
+        self.reader = self
+        self.directory = SimpleNamespace(path="t/stripe-0")
+
+    def poll(self):
+        self.polls += 1
+        if self.errors:
+            raise self.errors.pop()
+
+    def known_ends(self, numbers):
+        return [(self.ends[number], self.ends[number]) for number in numbers]
+
+
 class Log:
     """A log that ends at `end`."""
 
@@ -41,10 +62,19 @@ class Log:
 class Watched:
     """Partitions, and the fetches of a client that waits for all of them."""
 
-    def __init__(self, count, *, is_local):
+    def __init__(self, count, *, is_local, stripe=None):
         self.loop = asyncio.get_running_loop()
         self.calls = 0
         self.logs: list[Any] = [Log() for _ in range(count)]
+        merges: Any = None
+        striped = stripe and GatewayStripe(
+            "t",
+            stripe,
+            run_blocking=self.run_blocking,
+            merges=merges,
+            max_uncompressed_bytes=0,
+            clock_ms=self.now_ms,
+        )
         self.partitions = [
             GatewayPartition(
                 "t",
@@ -54,12 +84,15 @@ class Watched:
                 run_blocking=self.run_blocking,
                 budget=CacheBudget(0),
                 clock_ms=self.now_ms,
+                stripe=striped,
             )
             for number, log in enumerate(self.logs)
         ]
         for each in self.partitions:
             each.end_offset = 0
             each.on_checked()
+        if striped:
+            striped.checked_ms = self.now_ms()
         self.watch = TailWatch(
             self.run_blocking, self.now_ms, SuppressedErrors(), REMOTE, is_local=is_local
         )
@@ -112,6 +145,55 @@ def test_partitions_at_rest_share_ten_requests_a_second_however_long_fetches_wai
         await watched.fetch_for(100, wait_s)
         assert 900 <= watched.probes - before <= 1_100
         assert min(each.probes for each in watched.logs) >= 20
+        watched.watch.close()
+
+    skipping_run(test())
+
+
+@pytest.mark.parametrize("wait_s", [0.05, 0.5, 5.0])
+def test_partitions_of_a_stripe_share_one_request_a_second_however_long_fetches_wait(wait_s):
+    async def test():
+        stripe = Stripe(1_000)
+        watched = Watched(1_000, is_local=False, stripe=stripe)
+        await watched.fetch_for(20, wait_s)
+        before = stripe.polls
+        await watched.fetch_for(100, wait_s)
+        assert 90 <= stripe.polls - before <= 110
+        assert not watched.probes
+        watched.watch.close()
+
+    skipping_run(test())
+
+
+def test_an_append_of_another_process_to_a_partition_of_a_stripe_ends_a_wait():
+    async def test():
+        stripe = Stripe(1_000)
+        watched = Watched(1_000, is_local=False, stripe=stripe)
+        await watched.fetch_for(30)
+        stripe.ends[7] = 3
+        began_ms = watched.now_ms()
+        while not await watched.fetch(0.5):
+            pass
+        assert watched.now_ms() - began_ms <= 1_500
+        found = [each.fetch_at_end(0, "read_committed") for each in watched.partitions]
+        assert [number for number, each in enumerate(found) if each is None] == [7]
+        assert watched.partitions[7].end_offset == 3
+        polls = stripe.polls  # others may append again soon
+        await watched.fetch(0.5)
+        assert stripe.polls - polls >= 3
+        watched.watch.close()
+
+    skipping_run(test())
+
+
+def test_a_stripe_that_cannot_be_read_is_probed_again():
+    async def test():
+        stripe = Stripe(2)
+        watched = Watched(2, is_local=False, stripe=stripe)
+        stripe.errors.append(StorageUnavailableError("down"))
+        stripe.ends[1] = 5
+        assert await watched.fetch(5)
+        assert watched.partitions[1].end_offset == 5
         watched.watch.close()
 
     skipping_run(test())
