@@ -53,7 +53,11 @@ class ChangesReader(Reader):
         return min(super()._since(log, partition), self._shown_end(log, partition))
 
     def _end_for(self, log: Any, partition: int) -> int:
-        return min(super()._end_for(log, partition), self._shown_end(log, partition))
+        shown = self._shown_end(log, partition)
+        if self._is_committed:  # markers of transactions that are open there are in the new place
+            opened = self._world.truth.partitions[partition].open_before(shown)
+            shown = min([shown, *opened.values()])
+        return min(super()._end_for(log, partition), shown)
 
     def _shown_end(self, log: OpenLog, partition: int) -> int:
         truth = self._world.truth
