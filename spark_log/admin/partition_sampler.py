@@ -61,6 +61,7 @@ class PartitionSampler:
                 size.
         """
         self._log = log
+        self._log.leave_polls()
         self._max_listing_age_ms = max_listing_age_ms
         self._end: int | None = 0 if is_new else None
         self._last: PartitionSample | None = None
@@ -75,6 +76,7 @@ class PartitionSampler:
     def reopen(self, log: PartitionLog, max_listing_age_ms: float) -> None:
         """Continue with another log of the partition, whose replicas or settings have changed."""
         self._log = log
+        self._log.leave_polls()
         self._max_listing_age_ms = max_listing_age_ms
         self._last = None
 

@@ -160,3 +160,16 @@ def test_a_lag_is_that_of_the_polled_end(cluster, writer, sampler):
         lags.append(lag.lag)
         append(writer, 1, [7])
     assert lags == [2, 3]
+
+
+def test_ages_of_unread_records_cost_no_request_for_objects_that_are_open(cluster, writer):
+    append(writer, 3)
+    offsets = {TopicPartition("t", each): OffsetAndMetadata(1) for each in range(PARTITIONS)}
+    Admin(cluster.root).alter_group_offsets("g", offsets)
+    sampler = OffsetsSampler(cluster, with_details=True)
+    with counted_calls() as calls:
+        found = sampler.sample()
+        stripes, partitions = of_topic(calls)
+    assert all(lag.lag == 2 and lag.lag_ms is not None for lag in found.groups["g"].values())
+    assert stripes <= 6 * STRIPES
+    assert partitions == PARTITIONS

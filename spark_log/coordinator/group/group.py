@@ -54,7 +54,7 @@ class GroupTopic:
         topic_id: the topic's id.
         partitions: the number of its partitions.
         stripes: the number of its stripes; 0 if it has none, and in a topic that was read from the
-            group's log. It never changes.
+            group's log. Another number moves no partition by itself.
     """
 
     topic_id: str
