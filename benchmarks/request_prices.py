@@ -108,8 +108,8 @@ def of_a_partition() -> Iterator[Use]:
     yield Use("watched by an idle consumer", idle, MONTH_S / 4)
 
 
-def of_an_idle_client(found: Sequence[Counted]) -> Iterator[Use]:
-    """Yield the uses by idle clients in a month without records: the continuous operations."""
+def of_a_running_client(found: Sequence[Counted]) -> Iterator[Use]:
+    """Yield the uses by clients that run for a month: the continuous operations."""
     for each in found:
         if each.operation.lasts_s:
             name = each.operation.name

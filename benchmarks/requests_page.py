@@ -10,7 +10,7 @@ from benchmarks.request_prices import (
     Use,
     of_a_million_records,
     of_a_partition,
-    of_an_idle_client,
+    of_a_running_client,
 )
 
 _HEAD = """\
@@ -72,7 +72,7 @@ def request_page(
     for title, uses in (
         ("A million records", of_a_million_records(batch_records)),
         ("A partition, a month", of_a_partition()),
-        ("An idle client, a month", of_an_idle_client(counted)),
+        ("A running client, a month", of_a_running_client(counted)),
         ("Each operation, a million times", _all(counted)),
     ):
         parts.append(f"### {title}\n\n{_dollars(uses, counted, prices)}")

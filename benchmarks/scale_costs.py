@@ -31,7 +31,12 @@ traffic between zones (0.01 each way)."""
 
 _SECONDS_A_MONTH = 30 * 86_400
 _PEER_OBJECT_GB = 0.008
-_STRIPES, _WRITERS, _PUTS_OF_EIGHT_WRITERS = 16, 8, 1.28
+_STRIPES = 16
+_PUTS, _READS, _CONSUMER_READS = 6.5, 42, 17
+"""Requests a second of eight writers of one stripe, and of a consumer of it: the counts of
+``python -m benchmarks.striped_topics --partitions 200 --stripes 1 --writers 8``."""
+_READ_GB = 1_048_576 / 1e9
+"""Of larger objects a request reads about so much."""
 _TAIL_SEGMENTS = 128
 
 
@@ -71,10 +76,12 @@ def costs(options: argparse.Namespace, prices: dict[str, Any]) -> Iterator[Month
         appends = options.partitions * _SECONDS_A_MONTH / linger_s
         requests = appends * (put + 2 * get + put / _TAIL_SEGMENTS)
         yield Monthly(f"spark-log, an append each {linger_s} s", objects, requests, 0)
-    appends = _STRIPES * _WRITERS * _SECONDS_A_MONTH
+    seconds = _STRIPES * _SECONDS_A_MONTH
     home = options.partitions * _SECONDS_A_MONTH / 3600
-    requests = appends * (_PUTS_OF_EIGHT_WRITERS * put + (_WRITERS + 2) * get) + home * put
-    yield Monthly("spark-log, stripes (ADR 29), each second", objects, requests, 0)
+    # A consumer reads each object, and so does who takes it home each hour.
+    reads = seconds * (_READS + _CONSUMER_READS + _PUTS) + 2 * written_gb / _READ_GB
+    requests = seconds * _PUTS * put + reads * get + home * put
+    yield Monthly("spark-log, 16 stripes, 8 writers, each second", objects, requests, 0)
 
 
 def _stored(size_gb: float, steps: Any) -> float:

@@ -25,6 +25,9 @@ SEGMENTS = 59
 PARTITIONS = 4
 """Number of partitions whose positions are looked up."""
 
+STRIPED, OBJECTS = 1_000, 5
+"""Number of partitions of a stripe, and of objects in it."""
+
 _KEYS = 20_000
 """Number of keys of a compacted topic."""
 
@@ -77,14 +80,36 @@ def end_to_end(root: Root) -> Iterator[Call]:
         yield run
 
 
+@contextmanager
+def one_of_a_stripe(root: Root) -> Iterator[Call]:
+    """A new consumer reads one partition of a stripe."""
+    tps = root.create_topic(STRIPED, stripes=1)
+    with Producer(root.url, storage_options=root.direct, linger_ms=60_000) as producer:
+        for _ in range(OBJECTS):
+            for tp in tps:
+                producer.send("t", b"value", partition=tp.partition)
+            producer.flush()
+    opened: list[Consumer] = []
+
+    def run() -> None:
+        consumer = root.consumer()
+        opened.append(consumer)
+        consumer.assign([tps[7]])
+        consumer.seek_to_beginning()
+        read(consumer, OBJECTS)
+
+    yield run
+    close_all(opened)
+
+
 def idle(
-    partitions: int, replicas: int | None = None
+    partitions: int, replicas: int | None = None, stripes: int = 0
 ) -> Callable[[Root], AbstractContextManager[Call]]:
     """A consumer that has read everything waits for records."""
 
     @contextmanager
     def prepare(root: Root) -> Iterator[Call]:
-        tps = root.create_topic(partitions, replicas=replicas)
+        tps = root.create_topic(partitions, replicas=replicas, stripes=stripes)
         root.send(partitions, partitions=partitions)
         with root.consumer() as consumer:
             consumer.assign(tps)
@@ -172,6 +197,7 @@ def close(root: Root) -> Iterator[Call]:
 
 _IDLE = "tests/consumer/fetch/test_idle_consumer.py"
 _IDLE_REPLICAS = "tests/log/test_partition_log.py"
+_IDLE_STRIPES = "tests/consumer/fetch/test_striped_partitions.py"
 
 OPERATIONS = (
     Operation(
@@ -231,6 +257,25 @@ OPERATIONS = (
         lasts_s=IDLE_S,
         waits=True,
         counted_by=_IDLE_REPLICAS,
+    ),
+    Operation(
+        f"an idle consumer of {STRIPED} partitions of a stripe, a second",
+        idle(STRIPED, stripes=1),
+        2,
+        2,
+        "The consumer asks for the next object of the stripe, for all partitions.",
+        lasts_s=IDLE_S,
+        waits=True,
+        counted_by=_IDLE_STRIPES,
+    ),
+    Operation(
+        f"{OBJECTS} objects of a stripe of {STRIPED} partitions, for one of them",
+        one_of_a_stripe,
+        OBJECTS + 10,
+        14,
+        "To the requests for a first record, the consumer adds a listing of the stripe and a read "
+        "of each object, whatever part of it is of its partition. Of an object over a MiB it reads "
+        "the last MiB, which has the directory, and the blocks with its records.",
     ),
     Operation(
         f"seek_to_end and position, {PARTITIONS} partitions",

@@ -1,13 +1,18 @@
-"""Operations of producers: sends, appends to replicas, transactions."""
+"""Operations of producers: sends, appends to replicas and to stripes, transactions."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from benchmarks.request_operations.operation import Call, Operation, Root, close_all
 from spark_log import OffsetAndMetadata, Producer, TopicPartition
 
 PARTITIONS = 10
 """Number of partitions that a producer sends to at the same time."""
+
+_WARM_UP_S = 4
+_STRIPED_S = 10
+"""Seconds for which producers send to a stripe, each second, before the count and in it."""
 
 
 @contextmanager
@@ -58,6 +63,33 @@ def append_to_replicas(root: Root) -> Iterator[Call]:
         producer.send("t", b"value").result()
         producer.send("t", b"value").result()
         yield lambda: producer.send("t", b"value").result()
+
+
+def append_to_stripe(
+    partitions: int, producers: int
+) -> Callable[[Root], AbstractContextManager[Call]]:
+    """Producers send a record to each partition of a stripe, each second."""
+
+    @contextmanager
+    def prepare(root: Root) -> Iterator[Call]:
+        root.create_topic(partitions, stripes=1)
+        with ExitStack() as stack:
+            opened = [stack.enter_context(root.producer(linger_ms=1_000)) for _ in range(producers)]
+
+            def send(seconds: int) -> None:
+                due_s = time.monotonic()
+                for _ in range(seconds):
+                    for number, producer in enumerate(opened, 1):
+                        for partition in range(partitions):
+                            producer.send("t", b"value", partition=partition)
+                        sleep_s = due_s + number / producers - time.monotonic()
+                        time.sleep(max(0.0, sleep_s))  # they do not send at the same moment
+                    due_s += 1
+
+            send(_WARM_UP_S)
+            yield lambda: send(_STRIPED_S)
+
+    return prepare
 
 
 @contextmanager
@@ -151,6 +183,8 @@ def transaction_with_offsets(root: Root) -> Iterator[Call]:
         yield run
 
 
+_STRIPES = "tests/producer/test_striped_requests.py"
+
 OPERATIONS = (
     Operation(
         "first send of a process",
@@ -188,6 +222,28 @@ OPERATIONS = (
         repeats=20,
         wish="Two rounds would be better. The replicas of a chain get a batch one after the other "
         "([ADR 24](../adr/0024-every-partition-of-a-topic-is-a-chain-of-replicas.md)).",
+    ),
+    Operation(
+        "a record to each of 1000 partitions of a stripe, a second",
+        append_to_stripe(1_000, 1),
+        2,
+        2,
+        "The producer puts one object for the records of all partitions, with those of two seconds "
+        "if they are sent before its linger is over. Every 5 s it checks the metadata.",
+        lasts_s=_STRIPED_S,
+        waits=True,
+        counted_by=_STRIPES,
+    ),
+    Operation(
+        "a record to each of 100 partitions of a stripe by 8 producers, a second",
+        append_to_stripe(100, 8),
+        60,
+        60,
+        "Each producer reads the objects of the others before its put, and asks for the next. At "
+        "most 12 of the requests are puts: those that lose a race are put again.",
+        lasts_s=_STRIPED_S,
+        waits=True,
+        counted_by=_STRIPES,
     ),
     Operation("closing a producer", close, 0, 0, "No record waits, so nothing is sent."),
     Operation(

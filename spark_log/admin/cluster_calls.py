@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_log.cluster import Cluster
+from spark_log.errors import UnknownTopicOrPartitionError
 from spark_log.log import PartitionLog
-from spark_log.metadata import Decide, MetadataImage
+from spark_log.metadata import Decide, MetadataImage, TopicImage
 from spark_log.storage import map_requests, retry_append, with_reserve
 from spark_log.types import TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
 
 _Result = TypeVar("_Result")
 
@@ -39,6 +43,43 @@ def open_log(cluster: Cluster, image: MetadataImage, tp: TopicPartition) -> Part
         UnknownTopicOrPartitionError: the topic or the partition does not exist.
     """
     return cluster.partition_log(image.topic(tp.topic), tp.partition)
+
+
+def poll_stripes(
+    cluster: Cluster,
+    topics: Mapping[TopicPartition, TopicImage],
+    deleted: set[str] | None = None,
+) -> None:
+    """Learn the ends of all striped partitions, by one request for each stripe.
+
+    `PartitionLog.observe_polled` then shows these ends. The caller has opened the logs, or the
+    stripes, so that they share what this reads.
+
+    Args:
+        cluster: the opened root.
+        topics: the topic of each partition.
+        deleted: gets the ids of topics that were deleted meanwhile; None to raise the error.
+
+    Raises:
+        UnknownTopicOrPartitionError: a topic was deleted meanwhile, and ``deleted`` is None.
+    """
+    stripes: dict[Stripe, TopicImage] = {}
+    for tp, topic in topics.items():
+        if "stripes" in topic.overrides:  # most topics have none
+            stripe = cluster.stripe_of(topic, tp.partition)
+            if stripe is not None:
+                stripes[stripe] = topic
+
+    def poll(stripe: Stripe) -> None:
+        try:
+            with cluster.detecting_deletion(stripes[stripe]):
+                stripe.reader.poll()
+        except UnknownTopicOrPartitionError:
+            if deleted is None:
+                raise
+            deleted.add(stripes[stripe].topic_id)
+
+    map_requests(cluster.store, poll, stripes)
 
 
 def map_partitions(

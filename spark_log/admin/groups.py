@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from spark_log.admin.cluster_calls import open_log, poll_stripes
 from spark_log.cluster import Cluster
 from spark_log.coordinator import (
     GROUP_STATES,
@@ -156,12 +157,20 @@ class GroupManager:
                     if tp in positions:
                         offsets[tp].add(positions[tp].offset)
 
+        deleted: set[str] = set()
+        logs = {tp: open_log(self._cluster, image, tp) for tp in offsets}
+        for log in logs.values():
+            log.leave_polls()
+        poll_stripes(self._cluster, {tp: image.topic(tp.topic) for tp in offsets}, deleted)
+
         def read(tp: TopicPartition) -> _Bounds | None:
             topic = image.topic(tp.topic)
+            if topic.topic_id in deleted:
+                return None
             try:
                 with self._cluster.detecting_deletion(topic):
-                    log = self._cluster.partition_log(topic, tp.partition)
-                    view = log.observe()
+                    log = logs[tp]
+                    view = log.observe_polled()
                     start = view.log_start_offset
                     end = log.end_offset(view, isolation_level=isolation_level)
                     lags = {Lag.of(each, start, end) for each in offsets[tp]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_log.admin.cluster_calls import map_partitions, open_log
+from spark_log.admin.cluster_calls import map_partitions, open_log, poll_stripes
 from spark_log.admin.validation import check_by_partition, check_isolation_level
 from spark_log.cluster import Cluster
 from spark_log.errors import InvalidTimestampError
@@ -28,6 +28,7 @@ def list_offsets(
     image = cluster.image()
     logs = {tp: open_log(cluster, image, tp) for tp in specs}
     epochs = {tp: image.topic(tp.topic).partitions[tp.partition].leader_epoch for tp in specs}
+    poll_stripes(cluster, {tp: image.topic(tp.topic) for tp in specs})
     return map_partitions(
         cluster,
         image,
@@ -61,7 +62,14 @@ def _check_spec(spec: object) -> int:
 def _list_offset(
     log: PartitionLog, spec: int, leader_epoch: int, isolation_level: IsolationLevel
 ) -> OffsetAndTimestamp:
-    view = log.observe(keeps_for_next_read=spec >= 0)  # the last segment may have the time
+    if log.stripe is not None:
+        known_end, first_open = log.stripe.reader.known_end(log.files.partition)
+        is_stable = isolation_level == "read_uncommitted" or first_open is None
+        if spec == OffsetSpec.LATEST and is_stable:
+            return OffsetAndTimestamp(known_end, -1, leader_epoch)
+        view = log.observe_polled()
+    else:  # the last segment may have the time
+        view = log.observe(keeps_for_next_read=spec >= 0)
     if spec == OffsetSpec.EARLIEST:
         return OffsetAndTimestamp(view.log_start_offset, -1, leader_epoch)
     end = log.end_offset(view, isolation_level=isolation_level)

@@ -5,10 +5,11 @@ is therefore not before an offset that was committed after the last record. A co
 lies beyond the end for another reason has no lag: a lag is never negative.
 
 A sample costs one request for new metadata, one for new commits, and one for each partition
-(`PartitionSampler`). Lag in time costs the read of one batch for each committed offset that is
+(`PartitionSampler`), or one for each stripe with all of its partitions, and for each object that
+was put there since. Lag in time costs the read of one batch for each committed offset that is
 behind, once: a position has the same timestamp in the next sample. A topic that is a table costs
 one request for its newest version, and the end of each of its partitions is a position, too.
-Each stripe costs a listing.
+Each stripe costs a listing once in half of ``file.delete.delay.ms``, and one more with details.
 Members of groups cost a listing and one request for each group that ever had a member, and two more
 if the group has changed.
 """
@@ -40,7 +41,8 @@ MAX_TIME_LOOKUPS: Final = 250
 
 _MAX_LISTING_AGE_MS: Final = 600_000.0
 """Maximum age of the listing of a partition that has one replica and no new records, for samples
-with details. Listings of 10,000 partitions take seconds, so they are spread over this time."""
+with details; and of a striped partition. Listings of 10,000 partitions take seconds, so they are
+spread over this time."""
 
 _Position = tuple[PartitionKey, int]
 
@@ -286,7 +288,11 @@ class OffsetsSampler:
                 )
         self._topics_before = {topic.topic_id: topic for topic in by_key.values()}
 
+        unread = self._poll_stripes(by_key, deleted)
+
         def read(key: PartitionKey) -> PartitionSample | None:
+            if self._samplers[key].stripe in unread:
+                return None
             try:
                 with self._cluster.detecting_deletion(by_key[key]):
                     return self._samplers[key].read()
@@ -305,14 +311,43 @@ class OffsetsSampler:
             if sample is not None and key.topic_id not in deleted
         }
 
+    def _poll_stripes(
+        self, by_key: Mapping[PartitionKey, TopicImage], deleted: set[str]
+    ) -> set[Stripe | None]:
+        """Learn the ends of striped partitions; return the stripes that could not be read."""
+        stripes = {
+            stripe: topic
+            for key, topic in by_key.items()
+            if (stripe := self._samplers[key].stripe) is not None
+        }
+
+        def poll(stripe: Stripe) -> bool:
+            try:
+                with self._cluster.detecting_deletion(stripes[stripe]):
+                    stripe.reader.poll()
+                    stripe.reader.look_for_home(is_recent_enough=True)
+                    return True
+            except UnknownTopicOrPartitionError:
+                deleted.add(stripes[stripe].topic_id)
+            except SparkLogError as error:
+                if self._failures is None:
+                    raise
+                self._failures.add("stripe sample", stripe.directory.path, error)
+            return False
+
+        found = map_requests(self._cluster.store, poll, stripes)
+        return {stripe for stripe, is_read in zip(stripes, found, strict=True) if not is_read}
+
     def _max_listing_age_ms(self, topic: TopicImage, partition: int) -> float:
         """Return the maximum age of a partition's listing.
 
         The listing of a replicated partition may be that of a replica that has left the in-sync
         replicas.
         """
-        valid_ms = listing_validity_ms(topic.config().file_delete_delay_ms)
-        if not self._with_details or len(topic.partitions[partition].replicas) > 1:
+        config = topic.config()
+        valid_ms = listing_validity_ms(config.file_delete_delay_ms)
+        is_replicated = len(topic.partitions[partition].replicas) > 1
+        if is_replicated or not (self._with_details or config.stripes):
             return valid_ms
         spread = crc32(f"{topic.topic_id}-{partition}".encode()) % 1000 / 2000
         return max(valid_ms, _MAX_LISTING_AGE_MS * (1 - spread))

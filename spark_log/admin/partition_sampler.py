@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from spark_log.errors import NotFoundError
 from spark_log.log import REPLICA_ERRORS, LogView, PartitionLog, first_unread_us
 from spark_log.log.files import SegmentName
 from spark_log.storage import is_listing_valid
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class PartitionSampler:
     Each lookup of the next name extends the validity of the listing by half of
     ``file.delete.delay.ms``: a name that was unused at that time cannot have been used and freed
     since (`storage.listing_validity`). The end is therefore exact, even if the listing is old.
+
+    The end of a striped partition is that of the last poll of its stripe, which the caller makes
+    for all of the stripe's partitions. So a sample costs no request, also with new records: their
+    size is known. The partition is listed if records of it have gone home since the last listing,
+    or if this is old.
     """
 
     def __init__(self, log: PartitionLog, *, is_new: bool, max_listing_age_ms: float) -> None:
@@ -52,14 +61,22 @@ class PartitionSampler:
                 size.
         """
         self._log = log
+        self._log.leave_polls()
         self._max_listing_age_ms = max_listing_age_ms
         self._end: int | None = 0 if is_new else None
         self._last: PartitionSample | None = None
         self._listed_ms = self._unused_ms = float("-inf")
+        self._home_end = 0
+
+    @property
+    def stripe(self) -> Stripe | None:
+        """The partition's stripe, which has to be polled before `read`; None without one."""
+        return self._log.stripe
 
     def reopen(self, log: PartitionLog, max_listing_age_ms: float) -> None:
         """Continue with another log of the partition, whose replicas or settings have changed."""
         self._log = log
+        self._log.leave_polls()
         self._max_listing_age_ms = max_listing_age_ms
         self._last = None
 
@@ -73,7 +90,11 @@ class PartitionSampler:
             if self._last.appended:
                 self._last = replace(self._last, appended=0, appended_bytes=0)
             return self._last
-        view = self._log.observe()
+        if self._last is not None and self._is_listing_kept():
+            self._last = self._with_new_entries(self._last)
+            return self._last
+        home_end = self._known_home_end()
+        view = self._log.observe_polled()
         end = view.log_end_offset
         before = end if self._end is None else min(self._end, end)
         self._last = PartitionSample(
@@ -83,12 +104,43 @@ class PartitionSampler:
             end - before,
             _bytes_since(view, before),
         )
-        self._end = end
+        self._end, self._home_end = end, home_end
         self._listed_ms = self._unused_ms = view.observed_ms
         return self._last
 
+    def _with_new_entries(self, last: PartitionSample) -> PartitionSample:
+        """Return the next sample of a striped partition, by what the stripe has of it."""
+        view = self._log.observe_polled(last.log_end_offset)
+        appended_bytes = _bytes_since(view, last.log_end_offset)
+        self._end = view.log_end_offset
+        return replace(
+            last,
+            log_end_offset=view.log_end_offset,
+            size_bytes=last.size_bytes + round(appended_bytes),
+            appended=view.log_end_offset - last.log_end_offset,
+            appended_bytes=appended_bytes,
+        )
+
+    def _is_listing_kept(self) -> bool:
+        """Return whether new records lie in the stripe, behind what the last listing has shown."""
+        age_ms = self._log.clock.monotonic_ms() - self._listed_ms
+        return (
+            self.stripe is not None
+            and age_ms < self._max_listing_age_ms
+            and self._known_home_end() == self._home_end
+        )
+
+    def _known_home_end(self) -> int:
+        """Return the offset before which records are known to be at home; 0 without a stripe."""
+        if self.stripe is None:
+            return 0
+        return self.stripe.reader.home_end(self._log.files.partition)
+
     def _is_end(self, offset: int) -> bool:
         """Return whether the log still ends at an offset; False also if a listing is needed."""
+        if self.stripe is not None:
+            end = self.stripe.reader.end_offset(self._log.files.partition)
+            return end == offset and self._is_listing_kept()
         now_ms = self._log.clock.monotonic_ms()
         if now_ms - self._listed_ms >= self._max_listing_age_ms:
             return False

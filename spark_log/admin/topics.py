@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from spark_log.admin._runtime import AdminRuntime
-from spark_log.admin.cluster_calls import commit
+from spark_log.admin.cluster_calls import commit, poll_stripes
 from spark_log.cluster import Cluster, mark_deleted, remove_data
 from spark_log.errors import (
     BrokerIdNotRegisteredError,
@@ -313,6 +313,9 @@ def _observe_all(
         for topic in by_name.values()
         for number in sorted(topic.partitions)
     ]
+    poll_stripes(
+        cluster, {tp: by_name[tp.topic] for tp in partitions}, deleted if skip_deleted else None
+    )
     found: dict[str, dict[int, LogView | None]] = {}
     views = map_requests(cluster.store, observe, partitions)
     for tp, view in zip(partitions, views, strict=True):
@@ -323,7 +326,7 @@ def _observe_all(
 def _observe(cluster: Cluster, topic: TopicImage, partition: int) -> LogView | None:
     """Return the view of a partition's log; None if it is replicated and cannot be read."""
     try:
-        return cluster.partition_log(topic, partition).observe()
+        return cluster.partition_log(topic, partition).observe_polled()
     except (BrokerIdNotRegisteredError, ReplicationError, StorageError):
         if topic.partitions[partition].replicas == (ROOT_BROKER_ID,):
             raise

@@ -1,4 +1,5 @@
 from .assignors import Subscription as Subscription
+from .assignors import assign_whole_stripes as assign_whole_stripes
 from .assignors import assignor as assignor
 from .gateways import GATEWAY_REGISTRY as GATEWAY_REGISTRY
 from .gateways import GatewayLife as GatewayLife

@@ -30,13 +30,15 @@ def partitions(topic, *numbers):
 class FakeCluster:
     """The part of a cluster that a coordinator needs; ``topics`` is name → (topic id, partitions).
 
-    ``limits`` are cluster configs of groups: Kafka's keys and values as strings.
+    ``limits`` are cluster configs of groups: Kafka's keys and values as strings. ``stripes`` are
+    those of topics, by name.
     """
 
     def __init__(self, store, clock, **topics):
         self.store, self.clock, self.suppressed = store, clock, SuppressedErrors()
         self.topics = {name: (f"id-{name}", number) for name, number in topics.items()}
         self.limits = {}
+        self.stripes = {}
         self._ids = count()
 
     def image(self):
@@ -47,6 +49,13 @@ class FakeCluster:
             )
         for name, (topic_id, number) in self.topics.items():
             image.replay(TopicRecord(name=name, topic_id=topic_id))
+            if name in self.stripes:
+                value = str(self.stripes[name])
+                image.replay(
+                    ConfigRecord(
+                        resource_type="topic", resource_name=name, name="stripes", value=value
+                    )
+                )
             for partition in range(number):
                 image.replay(PartitionRecord(topic_id=topic_id, partition_id=partition))
         return image

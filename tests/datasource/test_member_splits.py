@@ -60,6 +60,17 @@ class TestOwners:
         wanted = [TopicPartition("t", 3), TopicPartition("t", 7), TopicPartition("u", 1)]
         assert PartitionOwners(strategy, 2).assign(wanted).keys() == set(wanted)
 
+    @pytest.mark.parametrize("strategy", STRATEGIES)
+    def test_have_whole_stripes_also_of_some_of_a_topics_partitions(self, strategy):
+        wanted = [TopicPartition("t", number) for number in (0, 1, 2, 5, 6, 8)]
+        owners = PartitionOwners(strategy, 3).assign(wanted, {"t": 4})
+        assert owners[wanted[0]] == owners[wanted[5]], "stripe 0 has partitions 0 and 8"
+        assert sorted(sorted(tp.partition for tp in each) for each in shares(owners).values()) == [
+            [0, 8],
+            [1, 5],
+            [2, 6],
+        ]
+
     @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
     def test_keep_what_they_have_when_partitions_come_and_go(self, strategy):
         owners = PartitionOwners(strategy, 3)
@@ -143,6 +154,15 @@ class TestBatches:
             *((3, offset) for offset in range(13)),
         ]
 
+    def test_of_a_topic_with_stripes_are_read_stripe_by_stripe(self, root):
+        configs = {"stripes": "2", "flush.on.append": "false"}
+        Admin(root).create_topics([NewTopic("s", num_partitions=4, topic_configs=configs)])
+        for number in range(4):
+            append(root, "s", number, range(3))
+        wanted = options(root, "range", minPartitions="2", subscribe="s")
+        splits = LogBatchReader(READ_SCHEMA, parse_read_options(wanted)).partitions()
+        assert read_by(splits) == {0: [(0, 0, 3), (2, 0, 3)], 1: [(1, 0, 3), (3, 0, 3)]}
+
     def test_without_records_have_no_split(self, root):
         reader = LogBatchReader(READ_SCHEMA, parse_read_options(options(root)))
         assert list(reader.partitions()) == []
@@ -150,6 +170,21 @@ class TestBatches:
 
 
 class TestMicroBatches:
+    def test_of_a_topic_with_stripes_have_whole_stripes(self, root, clock):
+        configs = {"stripes": "2", "flush.on.append": "false"}
+        Admin(root).create_topics([NewTopic("s", num_partitions=4, topic_configs=configs)])
+        wanted = options(root, "sticky", minPartitions="2", subscribe="s")
+        planned = batches(root, clock, **wanted)
+        start = planned.initial()
+        for number in range(4):
+            append(root, "s", number, range(3))
+        clock.advance_ms(1_000)
+        splits = read_by(planned.splits(start, planned.next_end(start, ALL)))
+        assert {member: [part for part, _, _ in each] for member, each in splits.items()} == {
+            0: [0, 2],
+            1: [1, 3],
+        }
+
     def test_have_only_partitions_with_new_records_and_ownership_stays(self, root, clock):
         planned = batches(root, clock, **options(root, "sticky", minPartitions="2"))
         owner: dict[Any, int] = {}

@@ -39,6 +39,10 @@ class Assignor(Protocol):
     def name(self) -> str:
         """Its name in ``partition.assignment.strategy``."""
 
+    @property
+    def is_sticky(self) -> bool:
+        """Whether members keep what they own; else the answer does not depend on it."""
+
     def assign(
         self,
         partitions: Mapping[str, int],

@@ -24,6 +24,7 @@ class RangeAssignor:
     """
 
     name = "range"
+    is_sticky = False
 
     def assign(
         self,

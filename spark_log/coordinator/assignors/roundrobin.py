@@ -23,6 +23,7 @@ class RoundRobinAssignor:
     """
 
     name = "roundrobin"
+    is_sticky = False
 
     def assign(
         self,

@@ -35,6 +35,7 @@ class StickyAssignor:
     """
 
     name = "sticky"
+    is_sticky = True
 
     def assign(
         self,

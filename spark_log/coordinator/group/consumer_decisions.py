@@ -14,14 +14,19 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_log.coordinator.assignors import Subscription, assignor
+from spark_log.coordinator.assignors import Subscription
 from spark_log.coordinator.group.consumer import (
     CONSUMER_ASSIGNORS,
     ConsumerGroup,
     ConsumerMember,
 )
 from spark_log.coordinator.group.group import Group, GroupTopic, Member
-from spark_log.coordinator.group.reconciliation import is_same_topic, keep_topics, reconcile
+from spark_log.coordinator.group.reconciliation import (
+    is_same_topic,
+    keep_topics,
+    reconcile,
+    target_assignment,
+)
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.types import TopicPartition
 
@@ -209,8 +214,7 @@ def _reassign(
             name: Subscription(each.topics, each.target, group.generation, each.instance_id)
             for name, each in members.items()
         }
-        counts = {name: topic.partitions for name, topic in relevant.items()}
-        target = assignor(_OUR_ASSIGNORS[protocol]).assign(counts, subscriptions)
+        target = target_assignment(_OUR_ASSIGNORS[protocol], relevant, subscriptions)
         members = _take_step(members, target)
     after = group.next_generation(
         protocol=protocol, topics=relevant, members=members, consumer=_consumer(known, members)

@@ -476,10 +476,7 @@ class GroupCoordinator:
         if image is not self._image:
             self._image = image
             self._log.trimmer.max_clock_skew_ms = image.cluster_config().max_clock_skew_ms
-            self._topics = {
-                topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
-                for topic in image.topics()
-            }
+            self._topics = {topic.name: GroupTopic.of(topic) for topic in image.topics()}
 
 
 class _RequestExpiredError(Exception):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_log.coordinator.group.classic import (
     COMPLETING_REBALANCE,
@@ -36,6 +36,9 @@ from spark_log.record import ProducerIdAndEpoch
 from spark_log.types import TopicPartition
 from spark_log.util import to_partitions
 
+if TYPE_CHECKING:
+    from spark_log.metadata import TopicImage
+
 GROUP_STATES = ("Empty", "Stable", "Reconciling", PREPARING_REBALANCE, COMPLETING_REBALANCE)
 """The states of a group: it has no members, no partition moves, or some partitions move. The last
 two are those of a group of Kafka's clients that rebalances."""
@@ -45,10 +48,30 @@ _NOTHING: frozenset[TopicPartition] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """A topic in the state of a group: its id and number of partitions."""
+    """A topic in the state of a group.
+
+    Attributes:
+        topic_id: the topic's id.
+        partitions: the number of its partitions.
+        stripes: the number of its stripes; 0 if it has none, and in a topic that was read from the
+            group's log. Another number moves no partition by itself.
+    """
 
     topic_id: str
     partitions: int
+    stripes: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, topic: TopicImage) -> GroupTopic:
+        """Return the topic of the metadata."""
+        stripes = topic.config().stripes if "stripes" in topic.overrides else 0
+        return cls(topic.topic_id, topic.num_partitions, stripes)
+
+    def stripe_numbers(self) -> list[int]:
+        """Return the stripe of each partition of a topic with stripes."""
+        from spark_log.log.stripe import stripe_of  # late: few topics have stripes
+
+        return [stripe_of(number, self.stripes) for number in range(self.partitions)]
 
 
 @dataclass(frozen=True, slots=True)

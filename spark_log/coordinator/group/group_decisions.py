@@ -18,10 +18,15 @@ from dataclasses import replace
 from functools import lru_cache
 
 from spark_log.config import ClusterConfig
-from spark_log.coordinator.assignors import Subscription, assignor
+from spark_log.coordinator.assignors import Subscription
 from spark_log.coordinator.group import consumer_decisions
 from spark_log.coordinator.group.group import Group, GroupTopic, Member, PendingOffsets
-from spark_log.coordinator.group.reconciliation import is_same_topic, keep_topics, reconcile
+from spark_log.coordinator.group.reconciliation import (
+    is_same_topic,
+    keep_topics,
+    reconcile,
+    target_assignment,
+)
 from spark_log.coordinator.group.records import GroupRecord
 from spark_log.errors import (
     CommitFailedError,
@@ -302,8 +307,7 @@ def _reassign(
             )
             for member in members.values()
         }
-        counts = {name: topic.partitions for name, topic in relevant.items()}
-        target = assignor(protocol).assign(counts, subscriptions)
+        target = target_assignment(protocol, relevant, subscriptions)
         members = reconcile(members, target)
     after = group.next_generation(protocol=protocol, topics=relevant, members=members)
     return after.to_record(change, tuple(member.member_id for member in about), "")

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from spark_log.coordinator.assignors import cooperative_step
+from spark_log.coordinator.assignors import (
+    Subscription,
+    assign_whole_stripes,
+    assignor,
+    cooperative_step,
+)
 from spark_log.coordinator.group.group import GroupTopic, Member
 from spark_log.types import TopicPartition
 
@@ -30,6 +35,24 @@ def reconcile(
         )
         for name, member in members.items()
     }
+
+
+def target_assignment(
+    strategy: str, topics: Mapping[str, GroupTopic], subscriptions: Mapping[str, Subscription]
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions that each member is to get in the end, by id.
+
+    Args:
+        strategy: name of the assignor.
+        topics: the existing topics that members subscribe to.
+        subscriptions: member id → subscription.
+    """
+    return assign_whole_stripes(
+        assignor(strategy),
+        {name: topic.partitions for name, topic in topics.items()},
+        subscriptions,
+        {name: topic.stripe_numbers() for name, topic in topics.items() if topic.stripes},
+    )
 
 
 def is_same_topic(before: GroupTopic | None, topic: GroupTopic) -> bool:

@@ -61,7 +61,8 @@ class LogBatchReader(DataSourceReader):
         if strategy is None:
             return splits
         owners = PartitionOwners(strategy, self._options.min_partitions)
-        return group_by_member(splits, owners, OffsetReader(self._options).partitions())
+        reader = OffsetReader(self._options)
+        return group_by_member(splits, owners, reader.partitions(), reader.stripes())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of a split; runs in a task."""

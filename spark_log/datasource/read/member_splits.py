@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
@@ -54,18 +54,22 @@ class PartitionOwners:
         self._owners: dict[TopicPartition, int] = {}
         self._generation = 0
 
-    def assign(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def assign(
+        self, partitions: Collection[TopicPartition], stripes: Mapping[str, int] | None = None
+    ) -> dict[TopicPartition, int]:
         """Return the member that owns each partition.
 
         Args:
             partitions: all partitions to read, including partitions without new records.
+            stripes: the number of stripes of each topic that has any.
         """
         if self._owners.keys() != set(partitions):
-            self._reassign(partitions)
+            self._reassign(partitions, stripes or {})
         return self._owners
 
-    def _reassign(self, partitions: Collection[TopicPartition]) -> None:
-        from spark_log.coordinator import Subscription
+    def _reassign(self, partitions: Collection[TopicPartition], stripes: Mapping[str, int]) -> None:
+        from spark_log.coordinator import Subscription, assign_whole_stripes
+        from spark_log.log.stripe import stripe_of
 
         # Assignors number the partitions of a topic from 0 without gaps, but a query may read
         # only some of them.
@@ -88,7 +92,12 @@ class PartitionOwners:
             for member in range(count)
         }
         counts = {topic: len(parts) for topic, parts in by_topic.items()}
-        answer = self._assignor.assign(counts, subscriptions)
+        numbers = {
+            topic: [stripe_of(each.partition, stripes[topic]) for each in parts]
+            for topic, parts in by_topic.items()
+            if topic in stripes
+        }
+        answer = assign_whole_stripes(self._assignor, counts, subscriptions, numbers)
         self._generation += 1
         self._owners = {
             by_topic[each.topic][each.partition]: int(member)
@@ -98,7 +107,10 @@ class PartitionOwners:
 
 
 def group_by_member(
-    splits: Sequence[LogSplit], owners: PartitionOwners, partitions: Collection[TopicPartition]
+    splits: Sequence[LogSplit],
+    owners: PartitionOwners,
+    partitions: Collection[TopicPartition],
+    stripes: Mapping[str, int] | None = None,
 ) -> list[MemberSplit]:
     """Group splits by the member that owns their partition; members without a split are left out.
 
@@ -106,9 +118,10 @@ def group_by_member(
         splits: splits to read; several splits of one partition are in offset order.
         owners: the assignment.
         partitions: all partitions that are assigned, including partitions without a split.
+        stripes: the number of stripes of each topic that has any.
     """
     partition_of = [TopicPartition(split.topic, split.partition) for split in splits]
-    owner = owners.assign({*partitions, *partition_of})
+    owner = owners.assign({*partitions, *partition_of}, stripes)
     by_member: dict[int, list[LogSplit]] = defaultdict(list)
     for partition, split in zip(partition_of, splits, strict=True):
         by_member[owner[partition]].append(split)

@@ -156,6 +156,14 @@ class OffsetReader:
             found = {topic.name: topic for topic in self._topics(image)}
         return {name: topic.topic_id for name, topic in found.items() if topic is not None}
 
+    def stripes(self) -> dict[str, int]:
+        """Return the number of stripes of each topic that has any, by the metadata read last."""
+        return {
+            topic.name: count
+            for topic in self._current_image().topics()
+            if "stripes" in topic.overrides and (count := topic.config().stripes)
+        }
+
     def log(self, tp: TopicPartition) -> PartitionLog:
         """Return a partition's log; the same object until the topic is deleted and created again.
 

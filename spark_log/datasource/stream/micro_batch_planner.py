@@ -169,7 +169,7 @@ class MicroBatchPlanner:
         splits = splits_between(self._reader, starts, stops)
         if self._owners is None:
             return splits
-        return group_by_member(splits, self._owners, log_ends.ends.keys())
+        return group_by_member(splits, self._owners, log_ends.ends.keys(), self._reader.stripes())
 
     def latest(self) -> OffsetDocument | None:
         """Return the log end offsets, with the lag in time after the batch planned last."""

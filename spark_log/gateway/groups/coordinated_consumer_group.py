@@ -116,10 +116,7 @@ class CoordinatedConsumerGroup:
             # Commits without membership may have raised the fence of an empty group.
             start = replace(group, generation=max(group.generation, self._fence))
             self.image = self._read_image()
-            topics = {
-                topic.name: GroupTopic(topic.topic_id, topic.num_partitions)
-                for topic in self.image.topics()
-            }
+            topics = {topic.name: GroupTopic.of(topic) for topic in self.image.topics()}
             record = decide(start, topics)
             written[:] = [] if record is None else [group.replay(record)]
             return record

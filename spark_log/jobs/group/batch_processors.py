@@ -163,8 +163,9 @@ class DeltaProcessor(SparkProcessor):
         options = parse_read_options(self._options(batch), is_stream=False)
         if self._owners is None:
             self._owners = PartitionOwners(batch.strategy, self._members)
-        splits = splits_between(OffsetReader(options), batch.starts, batch.ends)
-        members = group_by_member(splits, self._owners, batch.starts)
+        reader = OffsetReader(options)
+        splits = splits_between(reader, batch.starts, batch.ends)
+        members = group_by_member(splits, self._owners, batch.starts, reader.stripes())
         splits_by_member = [member.splits for member in members]
         tasks = spark.range(0, len(splits_by_member), 1, len(splits_by_member))
         rows = tasks.mapInArrow(

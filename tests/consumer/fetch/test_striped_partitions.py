@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from benchmarks.request_operations import OPERATIONS
 from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
@@ -19,6 +20,11 @@ from tests.log.support import TOPIC_ID, HookedStore
 from tests.record.samples import numbered
 
 GET_MS = 20
+(IDLE_BUDGET,) = (
+    each.most
+    for each in OPERATIONS
+    if each.name == "an idle consumer of 1000 partitions of a stripe, a second"
+)
 
 
 def no_home(partition) -> PartitionDirectory:
@@ -111,12 +117,15 @@ def open_consumer(memory_store, clock):
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_all_partitions_of_stripes_cost_two_requests_a_second_at_rest(open_consumer, level):
-    consumer = open_consumer(200, isolation_level=level)
+@pytest.mark.parametrize(("partitions", "stripes"), [(200, 4), (1_000, 1)])
+def test_all_partitions_of_stripes_cost_two_requests_a_second_at_rest(
+    open_consumer, partitions, stripes, level
+):
+    consumer = open_consumer(partitions, stripes, isolation_level=level)
     consumer.append(5)
-    consumer.wait(40_000)
+    consumer.wait(40_000 + partitions * 2 * GET_MS)  # at first it lists each partition
     assert consumer.taken == [5]
-    assert len(consumer.wait(60_000)) <= 2 * 60
+    assert len(consumer.wait(60_000)) <= IDLE_BUDGET * 60
 
 
 def test_the_first_record_after_a_rest_comes_in_time(open_consumer):

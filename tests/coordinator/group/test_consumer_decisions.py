@@ -65,6 +65,16 @@ def test_a_release_gives_partitions_and_a_new_epoch(two):
     assert group.consumer.may_commit("b", two.generation, group.generation)
 
 
+@pytest.mark.parametrize("strategy", ["uniform", "range"])
+def test_members_share_a_topic_stripe_by_stripe(strategy):
+    topics = {"t": GroupTopic("an id", 4, stripes=2)}
+    group = joined(joined(Group("g"), "a", topics, assignor=strategy), "b", topics)
+    assert group.protocol == strategy
+    group = after(group, release_revoked(group, "a"))
+    assert (partitions(group, "a")[0], partitions(group, "b")[0]) == ([0, 2], [1, 3])
+    assert update_consumer_topics(group, topics) is None
+
+
 def test_a_revoked_partition_comes_back_only_after_it_was_released(two):
     _, revoking, _ = partitions(two, "a")
     group = after(two, remove_consumers(two, ["b"], TOPICS, "leave"))

@@ -60,6 +60,17 @@ class TestJoining:
         a.release(status.revoking)
         assert assigned(b) == partitions("t", 2, 3)
 
+    def test_members_share_a_topic_stripe_by_stripe(self, cluster):
+        cluster.stripes["t"] = 2
+        a, b, c = cluster.member("t"), cluster.member("t"), cluster.member("t", group="other")
+        settle(a, b)
+        assert (assigned(a), assigned(b)) == (partitions("t", 0, 2), partitions("t", 1, 3))
+        assert assigned(c) == ALL
+        generation = a.describe().generation
+        cluster.member("u", group="other")
+        settle(a, b)
+        assert a.describe().generation == generation, "the group's log need not have the stripes"
+
     def test_members_beyond_the_partitions_idle(self, cluster):
         members = [cluster.member("t") for _ in range(6)]
         settle(*members)

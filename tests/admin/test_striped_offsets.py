@@ -1,0 +1,138 @@
+"""Offsets of topics with stripes, as an admin asks for them: a request for each stripe."""
+
+import pytest
+
+from spark_log import (
+    Admin,
+    NewTopic,
+    OffsetAndMetadata,
+    OffsetSpec,
+    Producer,
+    TopicPartition,
+    UnknownTopicOrPartitionError,
+)
+from spark_log.errors import CorruptRecordError
+from spark_log.log.stripe import StripeReader
+from tests.store_calls import counted_calls
+
+PARTITIONS, STRIPES = 40, 2
+TPS = [TopicPartition("t", number) for number in range(PARTITIONS)]
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A root whose topic has two records in each partition."""
+    root = str(tmp_path / "root")
+    settings = {"flush.on.append": False, "stripes": STRIPES}
+    Admin(root).create_topics([NewTopic("t", PARTITIONS, topic_configs=settings)])
+    send(root, b"a", b"b")
+    return root
+
+
+def send(root, *values, **settings):
+    with Producer(root, linger_ms=60_000, **settings) as producer:
+        for value in values:
+            for tp in TPS:
+                producer.send("t", value, partition=tp.partition)
+
+
+def at_stripes(calls):
+    """Return the number of calls in stripes, and of those in the directories of partitions."""
+    found = [
+        sum(count for (_, path), count in calls.items() if part in path)
+        for part in ("/__stripes/", "/t-")
+    ]
+    calls.clear()
+    return tuple(found)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_the_ends_of_all_partitions_cost_a_request_for_each_stripe(root, level):
+    admin = Admin(root)
+    specs = dict.fromkeys(TPS, OffsetSpec.LATEST)
+    with counted_calls() as calls:
+        first = admin.list_offsets(specs, isolation_level=level)
+        calls.clear()
+        again = admin.list_offsets(specs, isolation_level=level)
+        polls = at_stripes(calls)
+    assert first == again
+    assert {found.offset for found in again.values()} == {2}
+    assert polls[1] == 0
+    assert polls[0] <= 3 * STRIPES, "a listing, the objects behind the marker, and the end"
+
+
+def test_an_open_transaction_hides_the_records_behind_it(root):
+    producer = Producer(root, linger_ms=0, transactional_id="id")
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"c", partition=7).result()
+    send(root, b"d")
+    admin = Admin(root)
+    specs = dict.fromkeys(TPS, OffsetSpec.LATEST)
+    ends = {
+        level: {
+            tp.partition: found.offset
+            for tp, found in admin.list_offsets(specs, isolation_level=level).items()
+        }
+        for level in ("read_uncommitted", "read_committed")
+    }
+    assert ends["read_uncommitted"] == {number: 3 + (number == 7) for number in range(PARTITIONS)}
+    assert ends["read_committed"] == {number: 3 - (number == 7) for number in range(PARTITIONS)}
+    producer.abort_transaction()
+    producer.close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda admin: admin.list_offsets(dict.fromkeys(TPS, OffsetSpec.EARLIEST)),
+        lambda admin: admin.describe_topics(["t"]),
+        lambda admin: admin.group_lag("g"),
+    ],
+    ids=["earliest offsets", "a description", "a group's lag"],
+)
+def test_partitions_of_a_stripe_share_the_requests_at_its_end(root, ask):
+    admin = Admin(root)
+    admin.alter_group_offsets("g", dict.fromkeys(TPS, OffsetAndMetadata(1)))
+    with counted_calls() as calls:
+        ask(admin)
+        stripes, partitions = at_stripes(calls)
+    assert stripes <= 6 * STRIPES
+    assert partitions >= PARTITIONS, "what is at home is listed"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda admin: admin.list_offsets(dict.fromkeys(TPS, OffsetSpec.LATEST)),
+        lambda admin: admin.describe_topics(["t"]),
+    ],
+    ids=["ends", "a description"],
+)
+def test_a_topic_that_is_deleted_meanwhile_is_not_known(root, ask, monkeypatch):
+    def lose_files(reader):
+        Admin(root).delete_topics(["t"])
+        raise CorruptRecordError(f"{reader.directory.path} has gaps")
+
+    admin = Admin(root)
+    monkeypatch.setattr(StripeReader, "poll", lose_files)
+    with pytest.raises(UnknownTopicOrPartitionError, match="deleted"):
+        ask(admin)
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_in_no_list_and_no_lag(root, monkeypatch):
+    admin = Admin(root)
+    admin.alter_group_offsets("g", {TPS[0]: OffsetAndMetadata(1)})
+    poll = StripeReader.poll
+
+    def lose_files(reader):
+        monkeypatch.setattr(StripeReader, "poll", poll)
+        Admin(root).delete_topics(["t"])
+        raise CorruptRecordError(f"{reader.directory.path} has gaps")
+
+    monkeypatch.setattr(StripeReader, "poll", lose_files)
+    assert admin.group_lag("g") == []
+    monkeypatch.undo()
+    Admin(root).create_topics([NewTopic("t", 2, topic_configs={"stripes": 2})])
+    monkeypatch.setattr(StripeReader, "poll", lose_files)
+    assert [topic.name for topic in admin.describe_topics()] == []
