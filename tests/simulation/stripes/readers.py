@@ -106,7 +106,12 @@ class Reader:
         """List the log."""
         true = self._world.truth.partitions[partition]
         since = true.end
-        view = log.observe(keeps_for_next_read=self._world.scheduler.random.random() < 0.5)
+        random = self._world.scheduler.random
+        if random.random() < 0.5:
+            view = log.observe(keeps_for_next_read=random.random() < 0.5)
+        else:
+            log.striped.stripe.reader.poll()
+            view, _ = log.files.observe_from(None, 0)  # as one of many that share the poll
         self._note(f"observe {partition}: {view.log_start_offset} to {view.log_end_offset}")
         if view.log_start_offset or not since <= view.log_end_offset <= true.end:
             raise ViolationError(f"{view} is shown of {partition}, which ended at {since}")
