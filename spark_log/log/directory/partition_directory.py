@@ -455,7 +455,7 @@ class PartitionDirectory:
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
         if opened is not None:
-            self.identities.check(opened.path, segment.name, opened.append_id)
+            self.check_identity(opened, segment.name)
             return opened
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
@@ -468,10 +468,18 @@ class PartitionDirectory:
                 raise
         else:
             if not self.is_outdated(observed_ms):
-                self.identities.check(reader.path, segment.name, reader.append_id)
+                self.check_identity(reader, segment.name)
                 _log.debug("%s: opened, it ends at offset %d", reader.path, end_offset)
                 return reader
         raise self._gone(self.file_path(segment.name.file_name))
+
+    def check_identity(self, reader: SegmentReader, name: SegmentName) -> None:
+        """Check that an open segment is the one that was appended under its name.
+
+        Raises:
+            CorruptRecordError: the file is another segment.
+        """
+        self.identities.check(reader.path, name, reader.append_id)
 
     def on_missed(self, error: NotFoundError, observed_ms: float) -> None:
         """Count the times in a row that a listed file was not found, each after a new listing.

@@ -14,9 +14,9 @@ from spark_log.log.stripe.reader import Place, StripeReader
 from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo
 
-_VIEW_PLACES: Final = 16
-"""Objects of which a reader that follows the log keeps the places. Those behind them it finds one
-by one, as those that are appended: they are known, so this sends no request."""
+_VIEW_PLACES: Final = 1
+"""Objects whose entries are in the view of a reader that follows the log. Those behind them it
+finds one by one, as those that are appended: they are known, so this sends no request."""
 
 
 class StripedDirectory(PartitionDirectory):
@@ -173,6 +173,14 @@ class StripedDirectory(PartitionDirectory):
         """Check nothing of entries: their headers were compared with the object's directory."""
         if not isinstance(reader, EntriesReader):
             super().check_unchanged(reader, observed_ms)
+
+    def check_identity(self, reader: SegmentReader, name: SegmentName) -> None:
+        """Check nothing of entries: their object is opened by its append id.
+
+        To keep one for each entry would take more memory than the entries.
+        """
+        if not isinstance(reader, EntriesReader):
+            super().check_identity(reader, name)
 
     def opener(self, end_offset: int, last: SegmentReader | None = None) -> SegmentOpener:
         """Return an opener of segments in order (`PartitionDirectory.opener`).
