@@ -237,11 +237,10 @@ class ClusterCleaner:
         """
         image = cluster.image()
         chosen = list(image.topics()) if topics is None else [image.topic(name) for name in topics]
-        if not dry_run and any(topic.moving_to is not None for topic in chosen):
+        if any(topic.moving_to is not None for topic in chosen):
             from spark_log.cluster.stripes_change import complete_changes  # late: seldom needed
 
-            image = complete_changes(cluster, chosen)
-            chosen = [topic for each in chosen if (topic := image.find(each.name)) is not None]
+            chosen = complete_changes(cluster, chosen, dry_run=dry_run)
         self._topics = {
             TopicPartition(topic.name, number): topic
             for topic in chosen

@@ -9,7 +9,7 @@ do so at once, and each may be killed: whoever calls it again continues (protoco
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import FencedLeaderEpochError, SparkLogError
@@ -126,15 +126,21 @@ def _is_under_way(cluster: Cluster, topic: TopicImage) -> bool:
     return present is not None and is_same_change(present, topic)
 
 
-def complete_changes(cluster: Cluster, topics: Iterable[TopicImage]) -> MetadataImage:
-    """Complete the changes of topics that other processes have begun; return the metadata then.
+def complete_changes(
+    cluster: Cluster, topics: Sequence[TopicImage], *, dry_run: bool = False
+) -> list[TopicImage]:
+    """Complete the changes of topics that other processes have begun; return the topics then.
 
-    A change that cannot be completed now is left to a later call, and counted.
+    A change that cannot be completed now is left to a later call, and counted. No request is sent
+    if no topic changes. In a dry run nothing is done.
     """
+    if dry_run or all(topic.moving_to is None for topic in topics):
+        return list(topics)
     for topic in topics:
         with cluster.suppressed.suppress("change of stripes", topic.directory, SparkLogError):
             complete_change_of_stripes(cluster, topic)
-    return cluster.image()
+    image = cluster.image()
+    return [found for topic in topics if (found := image.find(topic.name)) is not None]
 
 
 def _end_logs(

@@ -98,10 +98,11 @@ def main(
     report = JobReport("cleaned")
     cluster = root.cluster()
     image = cluster.image()
-    chosen = [image.topic(name) for name in topics] if topics else list(image.topics())
-    if not dry_run and any(topic.moving_to is not None for topic in chosen):
-        image = complete_changes(cluster, chosen)
-        chosen = [image.topic(topic.name) for topic in chosen if image.find(topic.name)]
+    chosen = complete_changes(
+        cluster,
+        [image.topic(name) for name in topics] if topics else list(image.topics()),
+        dry_run=dry_run,
+    )
     partitions = [
         TopicPartition(topic.name, number)
         for topic in chosen

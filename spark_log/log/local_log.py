@@ -34,6 +34,7 @@ from spark_log.log.segment import (
     LogBatch,
     SegmentReader,
     SegmentSummary,
+    StagedSegment,
 )
 from spark_log.log.snapshot import Snapshots
 from spark_log.record import (
@@ -166,11 +167,16 @@ class LocalLog:
         try:
             for batch in [records] if isinstance(records, pa.RecordBatch) else records:
                 writer.write(batch)
-            info = self.appender.append_segment(writer.finish(), expected_end_offset)
-            self.on_appended(info.base_offset, info.last_offset + 1)
-            return info
+            return self._append_segment(writer.finish(), expected_end_offset)
         finally:
             writer.discard()
+
+    def _append_segment(
+        self, segment: StagedSegment, expected_end_offset: int | None
+    ) -> LogAppendInfo:
+        info = self.appender.append_segment(segment, expected_end_offset)
+        self.on_appended(info.base_offset, info.last_offset + 1)
+        return info
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:
         """Record a segment that this process appended: the next read need not probe for it.

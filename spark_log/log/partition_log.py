@@ -510,7 +510,7 @@ class PartitionLog:
         """
         if self._striped is None:
             return self.observe()
-        return self.files.observe_polled(start_offset)
+        return self.files.observe_from(start_offset, 0)[0]
 
     def leave_polls(self) -> StripeReader | None:
         """Leave it to the caller to poll the stripe for all of its partitions that it reads.

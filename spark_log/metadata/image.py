@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from spark_log.config import ClientQuotaConfig, ClusterConfig, GroupConfig, ReplicationConfig
@@ -108,6 +108,17 @@ class MetadataImage:
         image.next_broker_epoch = self.next_broker_epoch
         image.controller = self.controller
         image._brokers = dict(self._brokers)
+        return image
+
+    def after(self, records: Iterable[MetadataRecord]) -> MetadataImage:
+        """Return the image after these records; this image stays as it is.
+
+        Raises:
+            SparkLogError: See `replay`.
+        """
+        image = self.copy()
+        for record in records:
+            image.replay(record)
         return image
 
     def records(self) -> Iterator[MetadataRecord]:

@@ -52,10 +52,7 @@ def check_stripes(image: MetadataImage, records: Sequence[MetadataRecord]) -> No
         return
     if not any(map(_concerns_stripes, records)):
         return
-    changed = image.copy()
-    for record in records:
-        changed.replay(record)
-    for topic in changed.topics():
+    for topic in image.after(records).topics():
         if topic.config().stripes or topic.moving_to:
             _check_topic(topic, exists=image.find(topic.name) is not None)
 

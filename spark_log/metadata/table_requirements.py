@@ -37,12 +37,9 @@ def check_tables(image: MetadataImage, records: Sequence[MetadataRecord]) -> Non
     may_have_tables = image.may_have_tables or any(map(TABLE_VERSION.is_needed_by, records))
     if not may_have_tables or not any(map(_concerns_tables, records)):
         return
-    changed = image.copy()
-    for record in records:
-        changed.replay(record)
     ids = {each.topic_id for each in records if isinstance(each, _OF_PARTITIONS)}
     names = {each.resource_name for each in records if isinstance(each, ConfigRecord)}
-    for topic in changed.topics():
+    for topic in image.after(records).topics():
         is_changed = topic.topic_id in ids or topic.name in names
         if is_changed and topic.config().table_format != "none":
             check_table_requirements(topic)

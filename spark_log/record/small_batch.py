@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from google_crc32c import extend
 
+from spark_log.record.arrays import ints_of
 from spark_log.record.batch_check import COLUMN_SUMS_BYTES
 from spark_log.record.batch_header import BatchHeader
 from spark_log.record.schema import HEADERS_TYPE, RECORD_SCHEMA, TIMESTAMP_TYPE
@@ -180,6 +181,32 @@ class SmallBatch(NamedTuple):
             ],
             schema=RECORD_SCHEMA,
         )
+
+
+def small_batches(
+    records: pa.RecordBatch, headers: Iterable[BatchHeader]
+) -> Sequence[SmallBatch | None]:
+    """Take consecutive batches out of an Arrow batch (`SmallBatch.of_records`).
+
+    Args:
+        records: their rows, with the columns of `RECORD_SCHEMA`.
+        headers: the header of each batch, which tells the number of its rows.
+
+    Returns:
+        The records of each batch, None for those that are not small; or nothing at all, if some
+        records have headers.
+    """
+    if records.column("headers").null_count != records.num_rows:
+        return ()
+    keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
+    times_us = ints_of(records.column("timestamp"), np.int64).tolist()
+    found: list[SmallBatch | None] = []
+    row = 0
+    for header in headers:
+        rows = slice(row, row + header.record_count)
+        found.append(SmallBatch.of_records(keys[rows], values[rows], times_us[rows]))
+        row = rows.stop
+    return found
 
 
 def _header_buffers(headers: pa.Array) -> tuple[bytes, ...] | None:

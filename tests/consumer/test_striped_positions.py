@@ -39,3 +39,29 @@ def test_the_ends_of_all_partitions_cost_one_request_for_each_stripe(tmp_path, m
     bounds = fetcher.bounds(PARTITIONS)
     assert bounds == {tp: (0, end) for tp, end in expected.items()}
     assert fetcher.views(PARTITIONS)[TopicPartition("t", 8)].log_end_offset == 2
+
+
+def test_the_starts_of_partitions_with_nothing_at_home_cost_one_listing(tmp_path, monkeypatch):
+    """A start that another process has moved is seen at once all the same."""
+    root = tmp_path / "root"
+    Admin(root).create_topics([NewTopic("t", 20, topic_configs={"stripes": 1})])
+    cluster, writer = Cluster(root), Cluster(root)
+    log = writer.partition_log(writer.topic("t"), 7)
+    log.append(numbered(0, 3))
+    store = HookedStore(cluster.store, is_mapped=False)
+    monkeypatch.setattr(cluster, "store", store)
+    fetcher = OffsetFetcher(cluster, "read_uncommitted")
+
+    def listed():
+        """Look at all starts, and return those of partition 7, and the partitions listed."""
+        store.calls.clear()
+        begin, end = fetcher.bounds(PARTITIONS)[TopicPartition("t", 7)]
+        paths = store.called("list")
+        assert sum("__stripes" in path for path in paths) <= 2
+        return begin, end, sorted(path.split("/")[-1] for path in paths if "/t-" in path)
+
+    assert listed() == (0, 3, [])
+    assert listed() == (0, 3, [])
+    log.move_start(2)
+    log.append(numbered(3, 1))
+    assert listed() == (2, 4, ["t-7"])

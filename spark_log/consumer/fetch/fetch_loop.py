@@ -10,7 +10,8 @@ the thread waits for a hint of the operating system that the partition's directo
 reads from time to time without a hint: no result depends on hints.
 
 Partitions of a stripe have one end together (`StripeEnd`). The thread probes it for all of them,
-and reads those that have got entries.
+and reads those that have got entries. Their turns are so short that they read the same objects one
+after the other: each object is opened and decoded once, and what it holds is shared.
 
 With ``isolation.level=read_committed`` the end is the last stable offset. The transaction that
 begins at that offset is mostly ended by its producer. If the producer is gone, the thread ends it
@@ -435,7 +436,7 @@ class FetchLoop:
             is_beside = cursor.is_beside
             end = self._end_of(cursor)
             seen_end = 0 if end is None else end.known_end(cursor)
-        left_ends = math.inf if is_beside or self._read_beside is None else _BRIEF_SEGMENTS
+        left_ends = self._segments_of_turn(end, is_beside=is_beside)
         began_ms = published_ms = self._now_ms()
         fetched: list[CompletedFetch] = []
         last: CompletedFetch | None = None
@@ -482,6 +483,11 @@ class FetchLoop:
                     fetched_bytes,
                     self._now_ms() - began_ms,
                 )
+
+    def _segments_of_turn(self, end: StripeEnd | None, *, is_beside: bool) -> float:
+        """Return the number of segments that end a turn; each object of a stripe counts as one."""
+        most = math.inf if is_beside or self._read_beside is None else _BRIEF_SEGMENTS
+        return most if end is None else min(most, end.reader.objects_in_turn)
 
     def _open(self, cursor: FetchCursor, version: int, offset: int) -> Batches:
         """Open a stream of the batches from an offset on."""

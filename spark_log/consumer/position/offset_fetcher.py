@@ -130,7 +130,16 @@ class OffsetFetcher:
         logs = {tp: self._log(topic, tp.partition) for tp, topic in topics.items()}
         # With many partitions, their last segments are not kept in memory until they are read.
         keeps_for_next_read = len(logs) <= _MAX_AT_ONCE
-        return _begin(logs, lambda _, log: log.observe(keeps_for_next_read=keeps_for_next_read))
+        stripes = {log.stripe for log in logs.values() if log.stripe is not None}
+        begun = {stripe: stripe.reader.polls_begun for stripe in stripes}
+
+        def observe(_: TopicPartition, log: PartitionLog) -> LogView:
+            if log.stripe is None:
+                return log.observe(keeps_for_next_read=keeps_for_next_read)
+            log.stripe.reader.poll(since=begun[log.stripe])  # once for all of its partitions
+            return log.observe_polled()
+
+        return _begin(logs, observe)
 
     def take_log(self, topic: TopicImage, partition: int) -> PartitionLog:
         """Return the log handle of a partition, for another thread; it is not used here again."""

@@ -190,7 +190,7 @@ def _read_batches(
     times_us = None if split.times_us.is_everything else (split.times_us.low, split.times_us.high)
     selection = Selection(columns, options.check_crcs, split.transactions, times_us)
     while offset < split.end_offset:
-        view, last = log.files.observe_between(offset, split.end_offset)
+        view, last = log.files.observe_from(offset, split.end_offset)
         is_whole = view.log_start_offset <= offset and split.end_offset <= view.log_end_offset
         if not (is_last or is_whole):
             raise _LacksOffsetsError

@@ -91,7 +91,7 @@ class SegmentOpener:
         self._last_index = index
         segment = view.live.segments[index]
         future = self._ahead.pop(segment, None)
-        if is_next and self._executor_class is not None:
+        if is_next and self._executor_class is not None and segment.start_offset < self._end_offset:
             self._open_ahead(self._executor_class, view, index + 1)
         elif future is None:
             self._ahead = {}  # the reader is elsewhere

@@ -149,40 +149,17 @@ class PartitionDirectory:
         """
         return self._observe(self.live_log)
 
-    def observe_polled(self, start_offset: int | None = None) -> LogView:
-        """Return the log as `observe` does; a directory of a stripe shares the poll of others.
+    def observe_from(
+        self, start_offset: int | None, end_offset: int | None = None
+    ) -> tuple[LogView, SegmentReader | None]:
+        """Return a view for a read from an offset on, and its last segment if that was opened.
+
+        It may lack what is before the offset: then it begins at it, or before it.
 
         Args:
             start_offset: the first offset that is needed; None for all of the log.
-
-        Raises:
-            SparkLogError: See `observe`.
-        """
-        return self.observe()
-
-    def observe_from(self, offset: int) -> tuple[LogView, SegmentReader | None]:
-        """Return a view for a read from an offset to the log's end, and its last segment if open.
-
-        It may lack the segments before the offset.
-
-        Args:
-            offset: the first offset that is read.
-
-        Raises:
-            SparkLogError: `observe` failed.
-        """
-        return self.observe_and_open()
-
-    def observe_between(
-        self, start_offset: int, end_offset: int
-    ) -> tuple[LogView, SegmentReader | None]:
-        """Return a view for a read between two offsets, and its last segment if it is open.
-
-        The view may leave out what is before the first offset: then it begins at it, or before it.
-
-        Args:
-            start_offset: the first offset to read.
-            end_offset: the offset after the last one to read. The log may end before it.
+            end_offset: the offset before which the read ends; None for the log's end. The log may
+                end before it.
 
         Raises:
             SparkLogError: See `observe_and_open`.
@@ -478,7 +455,7 @@ class PartitionDirectory:
             CorruptRecordError: the segment is damaged, or its file was replaced by another one.
         """
         if opened is not None:
-            self.identities.check(opened.path, segment.name, opened.append_id)
+            self.check_identity(opened, segment.name)
             return opened
         try:
             reader = self.open(segment.name, segment.file.size_bytes)
@@ -491,10 +468,18 @@ class PartitionDirectory:
                 raise
         else:
             if not self.is_outdated(observed_ms):
-                self.identities.check(reader.path, segment.name, reader.append_id)
+                self.check_identity(reader, segment.name)
                 _log.debug("%s: opened, it ends at offset %d", reader.path, end_offset)
                 return reader
         raise self._gone(self.file_path(segment.name.file_name))
+
+    def check_identity(self, reader: SegmentReader, name: SegmentName) -> None:
+        """Check that an open segment is the one that was appended under its name.
+
+        Raises:
+            CorruptRecordError: the file is another segment.
+        """
+        self.identities.check(reader.path, name, reader.append_id)
 
     def on_missed(self, error: NotFoundError, observed_ms: float) -> None:
         """Count the times in a row that a listed file was not found, each after a new listing.

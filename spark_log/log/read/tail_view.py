@@ -129,7 +129,7 @@ class TailView:
             # Rewritten and deleted since, or the listing lacks a segment that appeared during it.
             return None
         if self.is_valid:
-            self._directory.identities.check(reader.path, name, reader.append_id)
+            self._directory.check_identity(reader, name)
         return reader
 
     def newest_first(self) -> Iterator[tuple[SegmentName, int]]:
@@ -189,7 +189,7 @@ class TailView:
             return None
         if not self.is_valid:
             return None  # the name may have been used before: this may be a put delivered late
-        self._directory.identities.check(reader.path, name, reader.append_id)
+        self._directory.check_identity(reader, name)
         self._add(name, end_offset)
         self._found += 1
         _log.debug("%s: found, the log ends at offset %d", reader.path, end_offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from spark_log.record import (
     OFFSET_DELTA_FIELD,
     RECORD_SCHEMA,
     BatchHeader,
+    SmallBatch,
     array_crc32c,
     batch_crc32c,
     header_array,
@@ -215,7 +217,7 @@ class ArrowBatches:
         if self.has_deltas:
             self._check_deltas(ordinal, headers, records.column(OFFSET_DELTA_FIELD.name))
         if check:
-            self._check_crcs(ordinal, headers, records)
+            self.check_crcs(ordinal, headers, records)
         return records
 
     def _check_columns(self, ordinal: int, records: pa.RecordBatch) -> None:
@@ -249,15 +251,34 @@ class ArrowBatches:
                 "its records' offsets are not those that its headers speak of", ordinal
             )
 
-    def _check_crcs(
-        self, ordinal: int, headers: Sequence[BatchHeader], records: pa.RecordBatch
+    def check_crcs(
+        self,
+        ordinal: int,
+        headers: Sequence[BatchHeader],
+        records: pa.RecordBatch,
+        small: Sequence[SmallBatch | None] = (),
     ) -> None:
+        """Check the checksums of the batches in an Arrow batch.
+
+        Args:
+            ordinal: number of the Arrow batch.
+            headers: the header of each batch.
+            records: the rows of all of them.
+            small: the records of each batch that is small, which is faster; empty if none is known.
+
+        Raises:
+            CorruptRecordError: a checksum does not fit; has file and position.
+        """
         row = 0
-        for header in headers:
-            rows = records if len(headers) == 1 else records.slice(row, header.record_count)
-            row += header.record_count
+        for header, content in zip_longest(headers, small):
+            first, row = row, row + header.record_count
             try:
-                actual = batch_crc32c(header, rows)
+                if content is not None:
+                    actual = content.crc32c(header)
+                else:
+                    is_whole = len(headers) == 1
+                    rows = records if is_whole else records.slice(first, header.record_count)
+                    actual = batch_crc32c(header, rows)
             except (ValueError, IndexError, pa.ArrowException) as error:
                 raise self.corrupt(f"the record batch is inconsistent: {error}", ordinal) from None
             if actual != header.crc32c:

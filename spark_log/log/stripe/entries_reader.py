@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -58,7 +59,8 @@ class EntriesReader(SegmentReader):
         self._object = found
         headers = found.directory.headers[entries.start : entries.stop]
         self._first_delta = headers[0].base_offset_delta
-        self._end = base_offset + headers[-1].last_offset_delta + 1 - self._first_delta
+        self._origin = base_offset - self._first_delta
+        self._end = self._origin + headers[-1].last_offset_delta + 1
         self._runs = found.runs(entries)
 
     def __repr__(self) -> str:
@@ -200,17 +202,46 @@ class EntriesReader(SegmentReader):
             CorruptRecordError: a batch is damaged; has file and position.
             NotFoundError: the object was deleted meanwhile, and is not in memory.
         """
+        between = start_offset, end_offset, is_aborted
         for ordinal, run in enumerate(self._runs):
-            headers = self.headers(ordinal)
-            if self.base_offset + headers[-1].last_offset_delta < start_offset:
+            headers = self._object.directory.headers
+            first_offset = self._origin + headers[run.start].base_offset_delta
+            behind = self._origin + headers[run.stop - 1].last_offset_delta + 1
+            if behind <= start_offset:
                 continue
-            first_offset = self.base_offset + headers[0].base_offset_delta
             if end_offset is not None and first_offset >= end_offset:
                 return
+            is_inside = start_offset <= first_offset and (
+                end_offset is None or behind <= end_offset
+            )
+            small = (
+                self._small(run, check_crcs=check_crcs) if columns is None and is_inside else None
+            )
+            if small is not None:
+                yield from self._whole(run, small, is_aborted)
+                continue
             records = self._read(run, check_crcs=check_crcs)
             if columns is not None:
                 records = records.select(list(columns))
-            yield from self._cut(ordinal, headers, records, start_offset, end_offset, is_aborted)
+            yield from self._cut(ordinal, self.headers(ordinal), records, *between)
+
+    def _whole(
+        self, run: range, small: Sequence[SmallBatch], is_aborted: IsAborted | None
+    ) -> Iterator[LogBatch]:
+        """Yield a batch for each entry of a run."""
+        headers = self._object.directory.headers[run.start : run.stop]
+        for header, content in zip(headers, small, strict=True):
+            offset = self._origin + header.base_offset_delta
+            yield LogBatch(
+                offset,
+                content,
+                header.timestamp_type,
+                header.leader_epoch,
+                header.is_control,
+                self.base_offset,
+                len(content.content),
+                is_aborted is not None and is_aborted(header, offset),
+            )
 
     def offset_for_time(self, timestamp_us: int, start_offset: int) -> tuple[int, int] | None:
         """Return offset and timestamp of the first record at or after a time; None without one.
@@ -244,13 +275,22 @@ class EntriesReader(SegmentReader):
         """Do nothing: the object is shared by the readers of all partitions."""
 
     def _read(self, run: range, *, check_crcs: bool) -> pa.RecordBatch:
+        with self._checking_not_freed():
+            return self._object.rows(run, check_crcs=check_crcs)
+
+    def _small(self, run: range, *, check_crcs: bool) -> Sequence[SmallBatch] | None:
+        with self._checking_not_freed():
+            return self._object.small(run, check_crcs=check_crcs)
+
+    @contextmanager
+    def _checking_not_freed(self) -> Iterator[None]:
+        """Look whether the object was freed when it is damaged: another file may have its name."""
         try:
-            ((_, records),) = self._object.read(run, check_crcs=check_crcs)
+            yield
         except CorruptRecordError:
             if not self.is_in_memory:
                 self._check_not_freed(self._object.number)
             raise
-        return records
 
     def _cut(
         self,

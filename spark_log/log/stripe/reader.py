@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import ClassVar, Final, NamedTuple
 
@@ -20,12 +20,16 @@ from spark_log.log.stripe.entries_reader import EntriesReader
 from spark_log.log.stripe.state import StripeState
 from spark_log.log.stripe.stripe_object import StripeObject
 from spark_log.log.stripe.tail import StripeTail
+from spark_log.storage import map_requests
 
 OBJECTS_PER_LISTING: Final = 1_024
 """Objects behind the known home marker with which a reader looks for a newer marker."""
 
 MAX_OPEN_OBJECTS: Final = 32
 """Number of objects that a reader keeps open."""
+
+NO_OBJECTS: Final[Mapping[int, str]] = {}
+"""No objects that are opened together with another one."""
 
 
 class Place(NamedTuple):
@@ -49,42 +53,70 @@ class Place(NamedTuple):
 
 
 class _Places:
-    """The places of one partition's entries, in 48 bytes each."""
+    """The places of one partition's entries, in 32 bytes each. Each begins where the last ended.
+
+    Attributes:
+        end_offset: the offset after the last one.
+    """
 
     def __init__(self) -> None:
-        self._columns = tuple(array("q") for _ in Place._fields)
+        self.end_offset = 0
+        self._bases, self._numbers, self._sizes = array("q"), array("q"), array("q")
+        self._firsts, self._ends = array("i"), array("i")
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return len(self._bases)
 
     def add(self, place: Place) -> None:
         """Add the place behind the last one."""
-        for column, value in zip(self._columns, place, strict=True):
-            column.append(value)
+        self._bases.append(place.base_offset)
+        self._numbers.append(place.number)
+        self._firsts.append(place.first_entry)
+        self._ends.append(place.end_entry)
+        self._sizes.append(place.size_bytes)
+        self.end_offset = place.end_offset
 
     def forget_before(self, number: int) -> None:
         """Forget the places in objects below a number."""
-        count = bisect_left(self._columns[2], number)
+        count = bisect_left(self._numbers, number)
         if count:
-            for column in self._columns:
+            for column in (self._bases, self._numbers, self._firsts, self._ends, self._sizes):
                 del column[:count]
 
-    def at(self, base_offset: int) -> Place | None:
-        """Return the place that begins at an offset; None without one."""
-        bases = self._columns[0]
-        index = bisect_left(bases, base_offset)
-        if index == len(bases) or bases[index] != base_offset:
-            return None
-        return Place(*(column[index] for column in self._columns))
+    def index_of(self, base_offset: int) -> int | None:
+        """Return the index of the place that begins at an offset; None without one."""
+        index = bisect_left(self._bases, base_offset)
+        return index if index < len(self) and self._bases[index] == base_offset else None
 
-    @property
-    def first(self) -> Place | None:
-        """The first place; None without one."""
-        return Place(*(column[0] for column in self._columns)) if len(self) else None
+    def around(self, offset: int) -> int:
+        """Return the index of the place that contains an offset; -1 if all begin later."""
+        return bisect_right(self._bases, offset) - 1
 
-    def all(self) -> list[Place]:
-        """Return the places, in offset order."""
-        return [Place(*each) for each in zip(*self._columns, strict=True)]
+    def at(self, index: int) -> Place:
+        """Return the place of an index."""
+        following = index + 1
+        end_offset = self._bases[following] if following < len(self) else self.end_offset
+        return Place(
+            self._bases[index],
+            end_offset,
+            self._numbers[index],
+            self._firsts[index],
+            self._ends[index],
+            self._sizes[index],
+        )
+
+    def numbers(self, first: int, end: int) -> Sequence[int]:
+        """Return the numbers of the objects of consecutive places.
+
+        Args:
+            first: index of the first place.
+            end: the index after the last one; there may be fewer.
+        """
+        return self._numbers[max(0, first) : end]
+
+    def between(self, first: int, end: int) -> list[Place]:
+        """Return consecutive places, in offset order; the indexes are those of `numbers`."""
+        return [self.at(index) for index in range(max(0, first), min(end, len(self)))]
 
 
 class _Opening:
@@ -92,12 +124,14 @@ class _Opening:
 
     Attributes:
         lock: held until the object is open.
+        append_id: the append id that the object had.
         found: the object; None if it could not be opened, or the thread was interrupted.
         error: the reason why it could not be opened.
     """
 
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self, lock: threading.Lock, append_id: str) -> None:
         self.lock = lock
+        self.append_id = append_id
         self.found: StripeObject | None = None
         self.error: SparkLogError | None = None
 
@@ -110,6 +144,9 @@ class StripeReader(LogCache):
 
     Attributes:
         directory: the stripe's directory.
+        polls_begun: the number of polls that have begun.
+        objects_in_turn: the number of objects that partitions may read in turn, so that each is
+            opened once for all of them: half of those that stay open.
     """
 
     tail_class: ClassVar[type[StripeTail]] = StripeTail
@@ -124,13 +161,14 @@ class StripeReader(LogCache):
         self._turn = type(self).lock_class()  # who has it moves the tail, and sends its requests
         self._lock = threading.RLock()  # of what is known; no request is sent while it is held
         self._tail = self.tail_class(directory, self.on_object, lock=self._lock)
-        self._polls_begun = self._polled = 0
+        self.polls_begun = self._polled = self._listings_before_poll = 0
         self._failed: tuple[int, SparkLogError] | None = None
         self._home_checked_at = 0
         self._kept_from = 0
         self._places: dict[int, _Places] = {}
         self._append_ids: dict[int, str] = {}
         self._objects: OrderedDict[int, StripeObject] = OrderedDict()
+        self.objects_in_turn = MAX_OPEN_OBJECTS // 2
         self._opening: dict[int, _Opening] = {}
         self._home: StripeState | None = None
         self._share = LOG_CACHES.share(self)
@@ -142,24 +180,29 @@ class StripeReader(LogCache):
 
     # --- the stripe's end -------------------------------------------------------------------------
 
-    def poll(self) -> None:
+    def poll(self, since: int | None = None) -> None:
         """Take in the objects that were appended before this call.
 
         At the end of a stripe that was observed a moment ago this costs one request. Threads that
         call it at the same time share the request.
+
+        Args:
+            since: an earlier `polls_begun`: take in the objects that were appended before that.
+                Nothing is done if a poll began since, and is over. None for this call's.
 
         Raises:
             StripesChangedError: the stripe has ended, and the topic has other stripes now.
             CorruptRecordError: an object or a home marker is damaged or missing.
             StorageError: the storage does not answer.
         """
-        asked = self._polls_begun
+        asked = self.polls_begun if since is None else since
         with self._turn:
             if self._polled > asked:
                 return  # another thread began one after this call, and it is over
             if self._failed is not None and self._failed[0] > asked:
                 raise copy(self._failed[1])
-            begun = self._polls_begun = self._polls_begun + 1
+            begun = self.polls_begun = self.polls_begun + 1
+            self._listings_before_poll = self._tail.listings
             try:
                 self._poll()
             except SparkLogError as error:
@@ -214,8 +257,11 @@ class StripeReader(LogCache):
         """Return the offset before which the known records of a partition are at home."""
         with self._lock:
             places = self._known_places(partition)
-            place = None if places is None else places.first
-            return self.end_offset(partition) if place is None else place.base_offset
+            return places.at(0).base_offset if places else self.end_offset(partition)
+
+    def has_all(self, partition: int) -> bool:
+        """Return whether no known record of a partition is at home, but not in the stripe."""
+        return not self.home_end(partition)
 
     def known_end(self, partition: int) -> tuple[int, OpenTransaction | None]:
         """Return the known log end offset of a partition, and the first transaction open there.
@@ -253,7 +299,27 @@ class StripeReader(LogCache):
         """
         with self._lock:
             places = self._known_places(partition)
-            return [] if places is None else places.all(), self.end_offset(partition)
+            found = places.between(0, len(places)) if places else []
+            return found, self.end_offset(partition)
+
+    def places_from(
+        self, partition: int, offset: int, most: int | None
+    ) -> tuple[Sequence[Place], int]:
+        """Return the known places of a partition from an offset on, and its log end offset.
+
+        Args:
+            partition: number of the partition.
+            offset: an offset in the first place; none are returned if it is at home.
+            most: maximum number of places; None for all.
+        """
+        with self._lock:
+            end_offset = self.end_offset(partition)
+            places = self._known_places(partition)
+            first = places.around(offset) if places and offset < end_offset else -1
+            if places is None or first < 0:
+                return [], end_offset
+            end = len(places) if most is None else first + most
+            return places.between(first, end), end_offset
 
     def place(self, partition: int, base_offset: int) -> Place | None:
         """Return the known place of the entries of a partition that begin at an offset.
@@ -263,7 +329,8 @@ class StripeReader(LogCache):
         """
         with self._lock:
             places = self._known_places(partition)
-            return None if places is None else places.at(base_offset)
+            index = places.index_of(base_offset) if places else None
+            return None if places is None or index is None else places.at(index)
 
     def _known_places(self, partition: int) -> _Places | None:
         self._forget_replaced()
@@ -280,6 +347,18 @@ class StripeReader(LogCache):
         """
         with self._turn:
             self._advance_home(is_recent_enough=is_recent_enough)
+
+    def look_for_home_since_poll(self) -> None:
+        """Learn the newest home marker by a listing that began after the last poll did.
+
+        All partitions share it until the next poll.
+
+        Raises:
+            StorageError: the storage does not answer.
+        """
+        with self._turn:
+            is_listed = self._tail.listings > self._listings_before_poll
+            self._advance_home(is_recent_enough=is_listed)
 
     def home_producers(self, partition: int) -> ProducerState | None:
         """Return the producers of a partition's records at home, from the newest home marker.
@@ -332,16 +411,19 @@ class StripeReader(LogCache):
         """
         if base_offset >= self.end_offset(partition) + (not polls_at_end):
             self.poll()
+        following: Mapping[int, str] = {}
         with self._lock:
             place = self.place(partition, base_offset)
             append_id = "" if place is None else self._append_ids[place.number]
+            if place is not None and place.number not in self._objects:
+                following = self._following(partition, base_offset)
         if place is None:
             path = self.directory.path
             raise NotFoundError(
                 f"{path}: partition {partition} has no entries that begin at {base_offset}",
                 path=f"{path}/{partition}/{base_offset}",
             )
-        found = self.open_object(place.number, append_id)
+        found = self.open_object(place.number, append_id, following)
         return EntriesReader(
             found,
             range(place.first_entry, place.end_entry),
@@ -350,7 +432,24 @@ class StripeReader(LogCache):
             check_not_freed=self.check_not_freed,
         )
 
-    def open_object(self, number: int, append_id: str) -> StripeObject:
+    def _following(self, partition: int, base_offset: int) -> Mapping[int, str]:
+        """Return the append ids of objects that are read next, by number, to be opened together.
+
+        A reader of a partition opens its objects in order, each by a request. The first one tells
+        nothing; with the second one it opens those that the partition's next entries are in.
+        """
+        places = self._known_places(partition)
+        index = None if places is None else places.index_of(base_offset)
+        if self.directory.store.is_local or places is None or not index:
+            return {}
+        if self._objects.keys().isdisjoint(places.numbers(index - 1, index)):
+            return {}
+        numbers = places.numbers(index + 1, index + self.objects_in_turn)
+        return {number: self._append_ids[number] for number in numbers}
+
+    def open_object(
+        self, number: int, append_id: str, following: Mapping[int, str] = NO_OBJECTS
+    ) -> StripeObject:
         """Return an object that was taken in before, opened again if it has to be.
 
         A number that was freed may be used by a late put: then it has another append id.
@@ -358,6 +457,8 @@ class StripeReader(LogCache):
         Args:
             number: the object's number.
             append_id: the append id that it had.
+            following: append ids of objects that will be needed next, by number. If this one has to
+                be opened, they are, too, at the same time.
 
         Raises:
             NotFoundError: the object was freed, since its records are at home.
@@ -373,10 +474,16 @@ class StripeReader(LogCache):
                     return found
                 opening = self._opening.get(number)
                 if opening is None:
-                    mine = self._opening[number] = _Opening(type(self).lock_class())
-                    mine.lock.acquire()
+                    wanted = {number: append_id, **following}
+                    mine = {
+                        each: _Opening(type(self).lock_class(), wanted[each])
+                        for each in wanted.keys() - self._objects.keys() - self._opening.keys()
+                    }
+                    for each in mine.values():
+                        each.lock.acquire()
+                    self._opening |= mine
             if opening is None:
-                return self._open_for_all(mine, number, append_id)
+                return self._open_for_all(mine, number)
             with opening.lock:
                 pass  # until it is open
             if opening.found is not None:
@@ -384,18 +491,28 @@ class StripeReader(LogCache):
             if opening.error is not None:
                 raise copy(opening.error)
 
-    def _open_for_all(self, opening: _Opening, number: int, append_id: str) -> StripeObject:
-        """Open an object that other threads may wait for."""
+    def _open_for_all(self, openings: Mapping[int, _Opening], number: int) -> StripeObject:
+        """Open objects that other threads may wait for, and return one of them."""
+
+        def open_one(each: int) -> None:
+            opening = openings[each]
+            try:
+                opening.found = self.open_again(each, opening.append_id)
+            except SparkLogError as error:
+                opening.error = error  # of one that is only needed later: then it is raised
+
         try:
-            opening.found = self.open_again(number, append_id)
-        except SparkLogError as error:
-            opening.error = copy(error)
-            raise
+            map_requests(self.directory.store, open_one, sorted(openings))
         finally:
             with self._lock:
-                del self._opening[number]
-            opening.lock.release()
-        return opening.found
+                for each, opening in openings.items():
+                    del self._opening[each]
+                    opening.lock.release()
+        asked = openings[number]
+        if asked.found is None:
+            assert asked.error is not None
+            raise asked.error
+        return asked.found
 
     def open_again(self, number: int, append_id: str) -> StripeObject:
         """Open an object that was taken in before. The arguments are those of `open_object`."""
@@ -491,6 +608,10 @@ class StripeReader(LogCache):
             len(objects) > MAX_OPEN_OBJECTS or not self._share.fits(2 * held_bytes)
         ):
             held_bytes -= objects.popitem(last=False)[1].memory_bytes
+        most, mean_bytes = MAX_OPEN_OBJECTS, held_bytes / len(objects)
+        while most > 2 and not self._share.fits(round(2 * mean_bytes * most)):
+            most -= 1
+        self.objects_in_turn = most // 2
 
     def _hold(self) -> None:
         """Report the memory of the open objects, and of the home marker's state, to the budget."""

@@ -29,12 +29,53 @@ from spark_log.record import (
     BatchHeader,
     Block,
     EntryDirectory,
+    SmallBatch,
     decode_entries,
+    small_batches,
 )
 from spark_log.storage import Store
 
 _ENTRY_BYTES = 400
 """Approximate memory of an entry's header as an object."""
+
+_SMALL_BYTES = 700
+"""Approximate memory of a `SmallBatch` without its records."""
+
+_SMALL_ROWS = 16
+"""Mean number of rows of an entry up to which entries are taken apart together: that is faster than
+to cut the columns of each of them out of Arrow's arrays."""
+
+_FEW_ENTRIES = 16
+"""Number of entries of a partition in an object from which on their rows are read together."""
+
+
+class _Decoded:
+    """An Arrow batch that was decoded.
+
+    Attributes:
+        entries: numbers of its entries.
+        is_checked: whether the checksums of its batches were checked.
+        records: its rows.
+        small: the records of each entry; None for one that is not small. Empty if few are.
+        memory_bytes: approximate memory that it holds.
+    """
+
+    __slots__ = ("entries", "is_checked", "memory_bytes", "records", "small")
+
+    def __init__(
+        self,
+        entries: range,
+        is_checked: bool,
+        records: pa.RecordBatch,
+        small: Sequence[SmallBatch | None],
+    ) -> None:
+        self.entries, self.is_checked = entries, is_checked
+        self.records, self.small = records, small
+        self.memory_bytes = (2 if small else 1) * int(records.nbytes) + _SMALL_BYTES * len(small)
+
+    def holds(self, run: range) -> bool:
+        """Return whether entries of one Arrow batch are in this one."""
+        return self.entries.start <= run.start < self.entries.stop
 
 
 class StripeObject:
@@ -84,7 +125,7 @@ class StripeObject:
         self.append_id = append_id.decode("utf-8", "replace")
         self._batches = ArrowBatches(self._file, path, SegmentName(0), append_id)
         self.directory = self._read_directory()
-        self._decoded: tuple[int, bool, pa.RecordBatch] | None = None
+        self._decoded: _Decoded | None = None
 
     def __repr__(self) -> str:
         return f"<StripeObject path={self.path!r} entries={len(self.directory)}>"
@@ -92,8 +133,9 @@ class StripeObject:
     @property
     def memory_bytes(self) -> int:
         """Approximate memory that the object holds."""
-        decoded = 0 if self._decoded is None else int(self._decoded[2].nbytes)
-        return self._file.memory_bytes + len(self.directory) * _ENTRY_BYTES + decoded
+        decoded = self._decoded
+        decoded_bytes = 0 if decoded is None else decoded.memory_bytes
+        return self._file.memory_bytes + len(self.directory) * _ENTRY_BYTES + decoded_bytes
 
     @property
     def schema(self) -> pa.Schema:
@@ -116,7 +158,10 @@ class StripeObject:
         Args:
             entries: numbers of the entries.
         """
-        ordinals = self.directory.ordinals[entries.start : entries.stop]
+        ordinals = self.directory.ordinals
+        if ordinals[entries.start] == ordinals[entries.stop - 1]:
+            return (entries,)
+        ordinals = ordinals[entries.start : entries.stop]
         ends = [*(np.flatnonzero(np.diff(ordinals)) + 1).tolist(), len(entries)]
         return [
             range(entries.start + first, entries.start + behind)
@@ -140,9 +185,6 @@ class StripeObject:
     ) -> Iterator[tuple[Sequence[BatchHeader], pa.RecordBatch]]:
         """Yield headers and rows of consecutive entries, those of one Arrow batch together.
 
-        The Arrow batch that was decoded last is kept, since each partition's entries are a part of
-        it.
-
         Args:
             entries: numbers of the entries.
             check_crcs: whether to check the checksums of their batches.
@@ -151,35 +193,61 @@ class StripeObject:
             CorruptRecordError: a batch is damaged, or the directory does not fit it.
             NotFoundError: the file was deleted meanwhile, and is not in memory.
         """
-        ordinals, headers = self.directory.ordinals, self.directory.headers
+        headers = self.directory.headers
         for run in self.runs(entries):
-            ordinal = int(ordinals[run.start])
-            first = int(np.searchsorted(ordinals, ordinal))
-            behind = int(np.searchsorted(ordinals, ordinal, side="right"))
-            records = self._decode(ordinal, range(first, behind), check_crcs=check_crcs)
-            row = headers[run.start].base_offset_delta
-            count = headers[run.stop - 1].last_offset_delta + 1 - row
-            start = row - headers[first].base_offset_delta
-            yield headers[run.start : run.stop], records.slice(start, count)
+            yield headers[run.start : run.stop], self.rows(run, check_crcs=check_crcs)
 
-    def _decode(self, ordinal: int, entries: range, *, check_crcs: bool) -> pa.RecordBatch:
-        """Return the rows of an Arrow batch, which has these entries.
+    def rows(self, run: range, *, check_crcs: bool = True) -> pa.RecordBatch:
+        """Return the rows of entries of one Arrow batch (`read`).
 
-        They are kept if entries of several partitions share it: then it is small.
+        The Arrow batch that was decoded last is kept, since each partition's entries are a part of
+        it. The rows share its memory.
         """
-        decoded = self._decoded
-        if decoded is not None and decoded[0] == ordinal and decoded[1] >= check_crcs:
-            return decoded[2]
-        decode = self._batches.decoder(RECORD_SCHEMA.names, check=check_crcs)
+        decoded, headers = self._decode(run, check_crcs=check_crcs), self.directory.headers
+        row = headers[run.start].base_offset_delta
+        count = headers[run.stop - 1].last_offset_delta + 1 - row
+        return decoded.records.slice(row - headers[decoded.entries.start].base_offset_delta, count)
+
+    def small(self, run: range, *, check_crcs: bool = True) -> Sequence[SmallBatch] | None:
+        """Return the records of each of some entries of one Arrow batch, if all of them are few.
+
+        They share no memory with those of other partitions.
+
+        Returns:
+            None if `rows` suits them better.
+        """
+        if run.stop - run.start >= _FEW_ENTRIES:
+            return None
+        decoded = self._decode(run, check_crcs=check_crcs)
+        first = decoded.entries.start
+        found = [each for each in decoded.small[run.start - first : run.stop - first] if each]
+        return found if len(found) == len(run) else None
+
+    def _decode(self, run: range, *, check_crcs: bool) -> _Decoded:
+        """Return the Arrow batch of some entries.
+
+        It is kept if entries of several partitions share it: then it is small.
+        """
+        directory, decoded = self.directory, self._decoded
+        if decoded is not None and decoded.holds(run) and decoded.is_checked >= check_crcs:
+            return decoded
+        ordinal = int(directory.ordinals[run.start])
+        first, behind = np.searchsorted(directory.ordinals, [ordinal, ordinal + 1]).tolist()
+        entries, headers = range(first, behind), directory.headers[first:behind]
+        decode = self._batches.decoder(RECORD_SCHEMA.names, check=False)
         # This reads headers and records by one request.
         (records,) = (decode(each) for each in self._file.in_order(ordinal, ordinal + 1))
-        expected = self.directory.headers[entries.start : entries.stop]
-        if self._batches.headers(ordinal).headers != expected:
+        if self._batches.headers(ordinal).headers != headers:
             raise self._batches.corrupt("its headers are not those of the directory", ordinal)
-        partitions = self.directory.partitions
-        if partitions[entries.start] != partitions[entries.stop - 1]:
-            self._decoded = ordinal, check_crcs, records
-        return records
+        is_shared = directory.partitions[first] != directory.partitions[behind - 1]
+        is_small = is_shared and records.num_rows <= _SMALL_ROWS * len(entries)
+        small = small_batches(records, headers) if is_small else ()
+        if check_crcs:
+            self._batches.check_crcs(ordinal, headers, records, small)
+        found = _Decoded(entries, check_crcs, records, small)
+        if is_shared:
+            self._decoded = found
+        return found
 
     def _read_directory(self) -> EntryDirectory:
         last = len(self._file.blocks) - 1

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 from spark_log.errors import NotFoundError
-from spark_log.log.directory import LogView, PartitionDirectory
+from spark_log.log.directory import LogView, PartitionDirectory, SegmentOpener
 from spark_log.log.files import LiveLog, LiveSegment, SegmentName
 from spark_log.log.segment import SegmentReader
 from spark_log.log.stripe.entries_reader import EntriesReader
 from spark_log.log.stripe.reader import Place, StripeReader
+from spark_log.record import NO_LEADER_EPOCH
 from spark_log.storage import FileInfo
+
+_VIEW_PLACES: Final = 1
+"""Objects whose entries are in the view of a reader that follows the log. Those behind them it
+finds one by one, as those that are appended: they are known, so this sends no request."""
 
 
 class StripedDirectory(PartitionDirectory):
@@ -63,66 +66,82 @@ class StripedDirectory(PartitionDirectory):
         files, hidden = super().list_with_hidden()
         return [*files, *entries], hidden
 
-    def observe_polled(self, start_offset: int | None = None) -> LogView:
-        """Return the log with what the last poll of the stripe has shown.
+    def observe_from(
+        self, start_offset: int | None, end_offset: int | None = None
+    ) -> tuple[LogView, SegmentReader | None]:
+        """Return a view for a read from an offset on (`PartitionDirectory.observe_from`).
 
-        Another partition's log may have polled, so that many share one request.
+        If the stripe has the records from the offset on, the directory is not listed, and the view
+        begins with the entries that contain it, or at the log's end. Once in half of the delay the
+        stripe is listed. It is polled if its known end is before the end of the read.
 
         Args:
-            start_offset: the first offset that is needed; None for all of the log. If the stripe
-                has the records from it on, the directory is not listed, and the view begins with
-                the entries that contain it, or at the log's end. Once in half of the delay the
-                stripe is listed.
-
-        Raises:
-            SparkLogError: See `observe`.
+            start_offset: the first offset that is needed; None for all of the log.
+            end_offset: the offset before which the read ends. With 0 the view ends where the last
+                poll has seen the log end: many partitions may share a poll. None for the log's end,
+                which is polled unless another one does that for many partitions.
         """
-        self.stripe.reach(self.partition)  # no poll at all shows an empty stripe
-        view = None if start_offset is None else self._observe_entries(start_offset)
-        return view or self._observe(lambda: self.live_log(self._list_known()))[0]
+        polls = end_offset is None and self.polls_at_end
+        first, most = start_offset or 0, _VIEW_PLACES if end_offset is None else None
+        # No poll at all shows an empty stripe. A read to the log's end polls there.
+        self.stripe.reach(self.partition, first + 1 if polls else end_offset or 0)
+        if start_offset is None:
+            view = self._observe_entries_alone()
+        else:
+            view = self._observe_entries(start_offset, most)
+        if view is not None:
+            return view, None
+        return self._observe(self.live_log if polls else lambda: self.live_log(self._list_known()))
 
-    def _observe_entries(self, start_offset: int) -> LogView | None:
-        """Return the entries in the stripe from an offset on; None if some may be at home alone."""
+    def observe_and_open(self) -> tuple[LogView, SegmentReader | None]:
+        """Return the log as it is now; as the last poll has seen it, if another one polls."""
+        return super().observe_and_open() if self.polls_at_end else self.observe_from(None, 0)
+
+    def _observe_entries_alone(self) -> LogView | None:
+        """Return all of the log if nothing of it was at home when the stripe was polled last.
+
+        Then nothing was deleted there either, so the directory need not be listed. One listing of
+        the stripe tells it of all partitions.
+        """
+        if not self.stripe.has_all(self.partition):
+            return None
+        self.stripe.look_for_home_since_poll()
+        return self._observe_entries(0, None) if self.stripe.has_all(self.partition) else None
+
+    def _observe_entries(self, start_offset: int, most_places: int | None) -> LogView | None:
+        """Return the entries in the stripe from an offset on.
+
+        Args:
+            start_offset: the first offset that is needed.
+            most_places: maximum number of objects whose entries are shown; None for all.
+
+        Returns:
+            The view; None if some records may be at home alone, or the log ends before the offset.
+        """
         # Else records that are at home, and were deleted there, would be read for ever.
         self.stripe.look_for_home(is_recent_enough=True)
         observed_ms = self.clock.monotonic_ms()
-        places, end_offset = self.stripe.places(self.partition)
-        first = bisect_right(places, start_offset, key=lambda place: place.base_offset) - 1
-        if first < 0 and start_offset < end_offset:
+        places, end_offset = self.stripe.places_from(self.partition, start_offset, most_places)
+        if start_offset > end_offset or (start_offset < end_offset and not places):
             return None
-        places = places[first:] if start_offset < end_offset else ()
-        begins = [place.base_offset for place in places]
+        begin = end_offset
+        if places:
+            begin, end_offset = places[0].base_offset, places[-1].end_offset
         segments = tuple(
-            LiveSegment(SegmentName(place.base_offset), self._entries(place), *between)
-            for place, between in zip(places, pairwise([*begins, end_offset]), strict=True)
+            LiveSegment(
+                SegmentName(place.base_offset),
+                self._entries(place),
+                place.base_offset,
+                place.end_offset,
+            )
+            for place in places
         )
-        live = LiveLog(begins[0] if begins else end_offset, segments)
-        epoch = self.stripe.leader_epoch(self.partition)
-        return LogView(live, end_offset, observed_ms, epoch, self.url)
-
-    def observe_from(self, offset: int) -> tuple[LogView, SegmentReader | None]:
-        """Return a view for a read from an offset to the log's end.
-
-        If the stripe has the records from it on, the directory is not listed.
-        """
-        if self.polls_at_end:
-            self.stripe.poll()
-        else:
-            self.stripe.reach(self.partition)  # no poll at all shows an empty stripe
-        is_in_log = offset <= self.stripe.end_offset(self.partition)
-        view = self._observe_entries(offset) if is_in_log else None
-        return self.observe_and_open() if view is None else (view, None)
-
-    def observe_between(
-        self, start_offset: int, end_offset: int
-    ) -> tuple[LogView, SegmentReader | None]:
-        """Return a view for a read between two offsets.
-
-        It polls the stripe only if its known end is before the second offset, and lists what is at
-        home only if records before the stripe's entries are needed.
-        """
-        self.stripe.reach(self.partition, end_offset)
-        return self.observe_polled(start_offset), None
+        self.on_log_end(end_offset)
+        live = LiveLog(begin, segments, newest_us=self.stripe.storage_us if segments else 0)
+        leader_epoch = NO_LEADER_EPOCH
+        if end_offset:
+            leader_epoch = self.stripe.leader_epoch(self.partition)
+        return LogView(live, end_offset, observed_ms, leader_epoch, self.url)
 
     def _list_known(self) -> list[FileInfo]:
         """List the files at home, and the entries that the last poll showed."""
@@ -167,6 +186,21 @@ class StripedDirectory(PartitionDirectory):
         """Check nothing of entries: their headers were compared with the object's directory."""
         if not isinstance(reader, EntriesReader):
             super().check_unchanged(reader, observed_ms)
+
+    def check_identity(self, reader: SegmentReader, name: SegmentName) -> None:
+        """Check nothing of entries: their object is opened by its append id.
+
+        To keep one for each entry would take more memory than the entries.
+        """
+        if not isinstance(reader, EntriesReader):
+            super().check_identity(reader, name)
+
+    def opener(self, end_offset: int, last: SegmentReader | None = None) -> SegmentOpener:
+        """Return an opener of segments in order (`PartitionDirectory.opener`).
+
+        It opens ahead what is at home. Objects are opened ahead by the stripe, for all partitions.
+        """
+        return super().opener(min(end_offset, self.stripe.home_end(self.partition)), last)
 
     def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
         """Open a segment at home, or the entries that begin at an offset.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
-
-import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError, FencedLeaderEpochError
 from spark_log.log.append import LogAppendInfo
@@ -14,12 +12,13 @@ from spark_log.log.directory import LogView
 from spark_log.log.local_log import LocalLog
 from spark_log.log.producers import ProducerState, TransactionIndex
 from spark_log.log.read import LogReader
+from spark_log.log.segment import StagedSegment
 from spark_log.log.snapshot import Snapshot, Snapshots
 from spark_log.log.stripe.reader import StripeReader
 from spark_log.log.stripe.stripe import Stripe
 from spark_log.log.stripe.striped_appender import StripedAppender
 from spark_log.log.stripe.striped_directory import StripedDirectory
-from spark_log.record import EndTransactionMarker, ProducerAppend
+from spark_log.record import EndTransactionMarker
 from spark_log.storage import Store
 from spark_log.util import IN_PROCESS, SuppressedErrors
 
@@ -129,28 +128,10 @@ class StripedLog(LocalLog):
         self.files.polls_at_end = False
         return self.files.stripe
 
-    def append(
-        self,
-        records: pa.RecordBatch | Iterable[pa.RecordBatch],
-        *,
-        compression: str = "none",
-        expected_end_offset: int | None = None,
-        producer: ProducerAppend | None = None,
+    def _append_segment(
+        self, segment: StagedSegment, expected_end_offset: int | None
     ) -> LogAppendInfo:
-        """Append records in one object. The arguments are those of `LocalLog.append`.
-
-        Raises:
-            SparkLogError: See `StripedAppender.append_segment`.
-        """
-        writer = self.stager.segment_writer(compression, producer)
-        try:
-            for batch in [records] if isinstance(records, pa.RecordBatch) else records:
-                writer.write(batch)
-            return self.striped.append_segment(
-                writer.finish(), expected_end_offset=expected_end_offset
-            )
-        finally:
-            writer.discard()
+        return self.striped.append_segment(segment, expected_end_offset=expected_end_offset)
 
     def append_markers(self, markers: Sequence[EndTransactionMarker]) -> LogAppendInfo | None:
         """Append transaction markers (`StripedAppender.append_markers`)."""

@@ -41,6 +41,7 @@ class StripeTail:
             marker above it appeared that is old enough to free it.
         storage_us: the newest last-modified time that a listing showed.
         listed_ms: monotonic time before the last listing began.
+        listings: number of listings that have ended.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class StripeTail:
         self._directory = directory
         self._on_object = on_object
         self.listed_ms = -math.inf
+        self.listings = 0
         self._listed_home = 0
         self._listed_end = 0
         self._doubted: int | None = None
@@ -175,6 +177,7 @@ class StripeTail:
             self._listed_home, self._listed_end = number, listing.end_number
             if not directory.is_outdated(asked_ms):
                 self.listed_ms = asked_ms
+                self.listings += 1
                 self.observed_ms = max(self.observed_ms, asked_ms)
                 return has_jumped
         raise StorageTimeoutError(

@@ -70,6 +70,7 @@ class StripeVerifier:
         )
         self._home_number = 0
         self._home_ends: dict[int, int] = {}
+        self._numbers: dict[str, int] = {}  # of the first object with an append id
         self._end: StripeState | None = None
         self.objects = 0
         self.records = 0
@@ -179,6 +180,12 @@ class StripeVerifier:
 
     def _entries(self, found: StripeObject, *, is_needed: bool) -> Iterator[str]:
         """Yield the faults of an object's entries: their partitions, headers and checksums."""
+        same = self._numbers.setdefault(found.append_id, found.number)
+        if same != found.number:
+            yield (
+                f"holds the same append as {StripeFileName(same).file_name}: its file was replaced "
+                f"by a copy. Restore the original file"
+            )
         stripe, stripes = self._directory.stripe, self._directory.config.stripes
         for partition, _ in found.directory.groups():
             if stripes and stripe_of(partition, stripes) != stripe % stripes:

@@ -71,9 +71,7 @@ def on_configs_altered(
     """
     if _DECIDING.isdisjoint(record.name for record in records):
         return []
-    altered = image.copy()
-    for record in records:
-        altered.replay(record)
+    altered = image.after(records)
     changes: list[MetadataRecord] = []
     for builder in _builders(altered, unfenced_brokers(image)):
         if builder.partition.eligible_leader_replicas or builder.partition.leader == NO_LEADER:

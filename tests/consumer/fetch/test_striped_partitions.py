@@ -1,5 +1,6 @@
 """Counts the requests of a consumer of striped partitions, on a clock of the test."""
 
+import gc
 import threading
 from random import Random
 
@@ -10,9 +11,10 @@ from spark_log.config import ConsumerConfig
 from spark_log.consumer.fetch.fetch_cursor import FetchCursor
 from spark_log.consumer.fetch.fetch_loop import FetchLoop
 from spark_log.errors import StorageTimeoutError
-from spark_log.log import PartitionDirectory
+from spark_log.log import BatchAppend, PartitionDirectory
 from spark_log.log.read.probe_interval import REST_MS
-from spark_log.log.stripe import Stripe, StripedLog
+from spark_log.log.stripe import Stripe, StripedLog, StripeEntry, StripeObject
+from spark_log.log.stripe.reader import MAX_OPEN_OBJECTS
 from spark_log.types import TopicPartition
 from tests.consumer.support import ClockWatch
 from tests.log.stripe.support import TOPIC, open_stripe, settings
@@ -86,6 +88,12 @@ class StripedConsumer:
             log = self.writer_logs[number] = self.log(store, self.writers, number)
         log.append(numbered(0, 1))
 
+    def append_objects(self, count, partitions):
+        """Append objects of another process, each with a record of each partition."""
+        for number in range(count):
+            batch = BatchAppend(numbered(number, 1), None)
+            self.writers[0].appends.append([StripeEntry(each, batch) for each in range(partitions)])
+
     def wait(self, duration_ms):
         """Let the loop run for a while; return the requests of this time."""
         self.requests.clear()
@@ -114,6 +122,32 @@ class StripedConsumer:
 @pytest.fixture
 def open_consumer(memory_store, clock):
     return lambda *numbers, **config: StripedConsumer(memory_store, clock, *numbers, **config)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_a_consumer_that_lags_opens_each_object_once_for_all_partitions(open_consumer, level):
+    """It has to open again those that were closed since they were found, and keeps few of them."""
+    objects, partitions = 2 * MAX_OPEN_OBJECTS, 40
+    consumer = open_consumer(partitions, stripes=1, isolation_level=level)
+    consumer.append_objects(objects, partitions)
+    while len(consumer.taken) < objects * partitions:
+        consumer.run_once()
+    opened = [path for path in consumer.requests if path.endswith(".stripe")]
+    assert len(opened) <= 2 * objects + 3
+    gc.collect()
+    kept = [each for each in gc.get_objects() if isinstance(each, StripeObject)]
+    assert len(kept) <= MAX_OPEN_OBJECTS + 2  # and those that could not be opened at the end
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_the_directories_of_partitions_are_not_listed_while_nothing_is_at_home(
+    open_consumer, level
+):
+    consumer = open_consumer(40, stripes=1, isolation_level=level)
+    consumer.append_objects(1, 40)
+    while len(consumer.taken) < 40:
+        consumer.run_once()
+    assert [path for path in consumer.requests if "flights-" in path] == []
 
 
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])

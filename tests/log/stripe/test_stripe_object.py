@@ -7,10 +7,12 @@ import pytest
 from pyarrow import ipc
 
 from spark_log.errors import CorruptRecordError
-from spark_log.log.stripe.stripe_object import StripeObject
+from spark_log.log import BatchAppend
+from spark_log.log.stripe import StripeEntry, StripeObject
 from spark_log.record import METADATA_KEY, RECORD_SCHEMA, decode_headers, encode_entries
 from tests.log.stripe.support import STRIPE, Process, batch, marker
 from tests.log.support import TOPIC_ID, HookedStore
+from tests.record.samples import record_batch, row
 
 PATH = f"{STRIPE}/{0:020d}.stripe"
 
@@ -110,3 +112,34 @@ def test_a_flipped_bit_in_a_record_is_noticed(data, memory_store):
     found = open_object(memory_store)
     with pytest.raises(CorruptRecordError, match="checksum"):
         list(found.read(found.directory.entries_of(2)))
+
+
+def test_the_records_of_small_entries_are_those_of_their_rows(memory_store, clock):
+    """They are taken apart together; an entry that has to be Arrow's is left out."""
+    contents = [
+        [row(b"a", b"key"), row(b"b", b"")],
+        [row(None)],
+        [row(b"a"), row(None)],  # some null
+        [row(bytes(20_000))],
+    ]
+    entries = [
+        StripeEntry(partition, BatchAppend(record_batch(rows), None))
+        for partition, rows in enumerate(contents)
+    ]
+    assert all(Process(memory_store, clock).append(*entries))
+    found = open_object(memory_store)
+    for partition, is_small in enumerate([True, True, False, False]):
+        run = found.directory.entries_of(partition)
+        small = found.small(run)
+        assert (small is not None) == is_small
+        if small is not None:
+            assert small[0].records().equals(found.rows(run))
+    with_headers = [row(b"a", headers=[("name", b"content")])]
+    Process(memory_store, clock).append(
+        *entries[:2], StripeEntry(2, BatchAppend(record_batch(with_headers), None))
+    )
+    other = StripeObject(
+        memory_store, PATH.replace("00.stripe", "01.stripe"), 1, topic_id=TOPIC_ID, stripe=0
+    )
+    assert other.small(range(1)) is None
+    assert other.rows(range(1)).equals(record_batch(contents[0]))

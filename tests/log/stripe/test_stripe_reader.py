@@ -275,7 +275,7 @@ class TestThreads:
 
     def test_that_poll_together_share_an_error(self, process, other, store):
         process.reader.poll()
-        asked = process.reader._polls_begun  # noqa: SLF001
+        asked = process.reader.polls_begun
         store.once("open_buffer", failing(StorageError("down")))
         with pytest.raises(StorageError, match="down"):
             process.reader.poll()

@@ -159,6 +159,13 @@ class TestObjects:
         found, _ = problems(cluster)
         assert found == [(LogFindingKind.DAMAGED_OBJECT, LogSeverity.WARNING, name(1))]
 
+    def test_a_copy_of_another_object(self, cluster, stripe):
+        append(cluster, records(2))
+        file_of(cluster, 3).write_bytes(file_of(cluster, 2).read_bytes())
+        found, message = problems(cluster)
+        assert found == [(LogFindingKind.DAMAGED_OBJECT, LogSeverity.ERROR, name(3))]
+        assert f"the same append as {name(2)}" in message
+
     def test_entries_of_another_stripe(self, cluster, stripe, monkeypatch):
         monkeypatch.setattr(StripeDirectory, "check_partition", lambda self, partition: None)
         append(cluster, records(1))

@@ -49,6 +49,8 @@ class ChangesReader(Reader):
     Until a process learns of a change, a partition ends for it where its old place has ended.
     """
 
+    _world: ChangesWorld
+
     def _since(self, log: Any, partition: int) -> int:
         return min(super()._since(log, partition), self._shown_end(log, partition))
 
@@ -59,10 +61,12 @@ class ChangesReader(Reader):
             shown = min([shown, *opened.values()])
         return min(super()._end_for(log, partition), shown)
 
+    def _observe_polled(self, log: Any, partition: int, position: int) -> int:
+        return self._observe(log, partition, position)  # a partition may have no stripe
+
     def _shown_end(self, log: OpenLog, partition: int) -> int:
         truth = self._world.truth
-        ended: dict[tuple[int, int], int] = truth.ended
-        return ended.get((partition, log.epoch + 1), truth.partitions[partition].end)
+        return truth.ended.get((partition, log.epoch + 1), truth.partitions[partition].end)
 
 
 class ChangesTaker(_Maintainer):

@@ -15,9 +15,9 @@ from spark_log.log.stripe import AppendResult, Stripe, StripeDirectory, StripeEn
 from spark_log.metadata import MetadataRecord, TopicImage, metadata_log, partition_states
 from spark_log.metadata.records import ConfigRecord, PartitionRecord, TopicRecord
 from spark_log.record import EndTransactionMarker
-from spark_log.storage.memory import MemoryStore
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.patches import Patch
+from tests.simulation.store import SimulatedStore
 from tests.simulation.stripe_changes.true_topic import TrueTopic
 from tests.simulation.stripes.true_stripes import TOPIC_ID
 from tests.simulation.stripes.world import StripesWorld
@@ -198,7 +198,7 @@ class ChangesWorld(StripesWorld):
             for number in range(opened.topic.stripes.stop)
         ]
 
-    def store_at(self, *_: object, **__: object) -> MemoryStore:
+    def store_at(self, *_: object, **__: object) -> SimulatedStore:
         """Return the store of the root (`open_store`)."""
         return self.store
 

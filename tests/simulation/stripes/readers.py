@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from spark_log.errors import CorruptRecordError, LogTruncatedError, NotFoundError, StorageError
 from spark_log.log import LogBatch
+from spark_log.log.directory import LogView
 from spark_log.log.read import IsolationLevel
 from spark_log.log.stripe import StripedLog
 from tests.simulation.stripes.world import StripesWorld
@@ -55,7 +56,13 @@ class Reader:
         partitions = list(world.partitions_of(stripe))
         logs = {partition: world.open_log(stripes, partition) for partition in partitions}
         positions = dict.fromkeys(partitions, 0)
-        others = (self._scan, self._observe, self._look_at_end, self._look_at_transactions)
+        others = (
+            self._scan,
+            self._observe,
+            self._observe_polled,
+            self._look_at_end,
+            self._look_at_transactions,
+        )
         while not world.is_ending:
             world.rest(world.profile.think_ms)
             partition = random.choice(partitions)
@@ -107,13 +114,24 @@ class Reader:
 
     def _observe(self, log: StripedLog, partition: int, position: int) -> int:
         """List the log."""
-        true = self._world.truth.partitions[partition]
         since = self._since(log, partition)
         view = log.observe(keeps_for_next_read=self._world.scheduler.random.random() < 0.5)
-        self._note(f"observe {partition}: {view.log_start_offset} to {view.log_end_offset}")
-        if view.log_start_offset or not since <= view.log_end_offset <= true.end:
-            raise ViolationError(f"{view} is shown of {partition}, which ended at {since}")
+        self._check_view(view, partition, since)
         return position
+
+    def _observe_polled(self, log: StripedLog, partition: int, position: int) -> int:
+        """Poll the stripe, and look at the log as one of many that share the poll."""
+        since = self._world.truth.partitions[partition].end
+        log.striped.stripe.reader.poll()
+        view, _ = log.files.observe_from(None, 0)
+        self._check_view(view, partition, since)
+        return position
+
+    def _check_view(self, view: LogView, partition: int, since: int) -> None:
+        self._note(f"observe {partition}: {view.log_start_offset} to {view.log_end_offset}")
+        end = self._world.truth.partitions[partition].end
+        if view.log_start_offset or not since <= view.log_end_offset <= end:
+            raise ViolationError(f"{view} is shown of {partition}, which ended at {since}")
 
     def _look_at_end(self, log: StripedLog, partition: int, position: int) -> int:
         """Ask whether the log still ends where the last read ended."""
