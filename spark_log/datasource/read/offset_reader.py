@@ -6,7 +6,8 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from spark_log.cluster import open_cluster
 from spark_log.config import DEFAULT_API_TIMEOUT_MS
@@ -19,7 +20,12 @@ from spark_log.datasource.options import (
     ReadOptions,
 )
 from spark_log.datasource.read.split_replica import SplitReplica
-from spark_log.errors import InvalidOptionError, NotFoundError, UnknownTopicOrPartitionError
+from spark_log.errors import (
+    InvalidOptionError,
+    NotFoundError,
+    StripesChangedError,
+    UnknownTopicOrPartitionError,
+)
 from spark_log.log import (
     LOG_CACHES,
     LogCache,
@@ -46,6 +52,25 @@ _THREADS: Final = 32
 """Number of partitions that are read at the same time if each request goes over the network."""
 
 _Answer = TypeVar("_Answer")
+_Arguments = ParamSpec("_Arguments")
+
+
+def _following_changes(
+    read: Callable[Concatenate[OffsetReader, _Arguments], _Answer],
+) -> Callable[Concatenate[OffsetReader, _Arguments], _Answer]:
+    """Read again with newer metadata if the number of stripes of a topic changes meanwhile."""
+
+    @wraps(read)
+    def repeated(
+        reader: OffsetReader, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs
+    ) -> _Answer:
+        while True:
+            try:
+                return read(reader, *args, **kwargs)
+            except StripesChangedError:  # each time by a newer change
+                reader.partitions()
+
+    return repeated
 
 
 class _Listing(LogCache):
@@ -111,7 +136,7 @@ class OffsetReader:
             options.root, options.storage_options, broker_options=options.broker_options
         )
         self._image: MetadataImage | None = None
-        self._logs: dict[TopicPartition, tuple[str, PartitionLog]] = {}
+        self._logs: dict[TopicPartition, tuple[tuple[str, range], PartitionLog]] = {}
         self._listings: dict[TopicPartition, _Listing] = {}
         self._transactions: dict[TopicPartition, TransactionIndex] = {}
         self._resolve_blocking: Resolve | None = None
@@ -165,16 +190,19 @@ class OffsetReader:
         }
 
     def log(self, tp: TopicPartition) -> PartitionLog:
-        """Return a partition's log; the same object until the topic is deleted and created again.
+        """Return a partition's log.
+
+        It is the same object until the topic is created again, or gets another number of stripes.
 
         Raises:
             UnknownTopicOrPartitionError: the partition does not exist.
         """
         topic = self._current_image().topic(tp.topic)
-        topic_id, log = self._logs.get(tp, ("", None))
-        if log is None or topic_id != topic.topic_id:
+        opened = topic.topic_id, topic.stripes
+        known, log = self._logs.get(tp, (None, None))
+        if log is None or known != opened:
             log = self._cluster.partition_log(topic, tp.partition)
-            self._logs[tp] = topic.topic_id, log
+            self._logs[tp] = opened, log
             self._listings[tp] = _Listing()
             self._transactions.pop(tp, None)
         return log
@@ -209,6 +237,7 @@ class OffsetReader:
 
     # --- offsets ---------------------------------------------------------------------------------
 
+    @_following_changes
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current log start offsets; costs one listing per partition.
 
@@ -219,6 +248,7 @@ class OffsetReader:
         views = self._map(self._observe, existing)
         return {tp: view.log_start_offset for tp, view in views.items()}
 
+    @_following_changes
     def latest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the current ends of partitions; costs one request for a name per partition.
 
@@ -238,6 +268,7 @@ class OffsetReader:
                     ends[tp] = self._latest(tp)
         return ends
 
+    @_following_changes
     def starting_offsets(self, *, is_batch: bool) -> dict[TopicPartition, int]:
         """Return the offset at which the read of each partition starts; never -1 or -2.
 
@@ -255,6 +286,7 @@ class OffsetReader:
             limit = AtOffsets("startingOffsets", EARLIEST if is_batch else LATEST)
         return self._resolve(limit, latest_if_no_match=self.options.latest_if_no_match)
 
+    @_following_changes
     def ending_offsets(self) -> dict[TopicPartition, int]:
         """Return the offset at which the read of each partition ends; for batches.
 
