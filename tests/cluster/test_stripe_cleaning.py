@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
-from spark_log.cluster import Cluster, orphaned_directories
+from spark_log.cluster import Cluster, change_stripes, orphaned_directories
 from spark_log.cluster.cleaner import ClusterCleaner
 from spark_log.cluster.conversion import TopicConversion
 from spark_log.cluster.topic_deletion import finish_deletions, mark_deleted
@@ -131,6 +131,17 @@ class TestTakingHome:
         assert [(each.objects, each.freed_files) for each in cleaner.stripes] == [(1, 5)] * 2
         assert [path.name.lstrip("0") for path in stripe_files(root)] == ["4.home"] * 2
         assert [numbers(root, number) for number in range(4)] == [list(range(4))] * 4
+
+    def test_frees_ended_stripes_but_for_the_marker_that_says_so(self, root, next_day):
+        append(root, range(3))
+        files = stripe_files(root)[0].parent.parent
+        change_stripes(Cluster(root), "t", 0)
+        cleaner, _ = clean(root, clock=next_day())
+        assert [(each.stripe, each.freed_files) for each in cleaner.stripes] == [(0, 4), (1, 4)]
+        assert [path.name.lstrip("0") for path in files.rglob("*.*")] == ["4.home"] * 2
+        cluster = Cluster(root)
+        assert cluster.stripe(cluster.topic("t"), 0).directory.read_home(4).is_ended
+        assert [numbers(root, number) for number in range(4)] == [list(range(3))] * 4
 
     def test_only_the_stripes_of_the_chosen_partitions(self, root):
         append(root, range(2))
