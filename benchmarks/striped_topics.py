@@ -103,6 +103,10 @@ def _measure(
         time.sleep(seconds)
         idle = Counter(each.operation for each in read_proxy.requests())
         reading.send("end")
+    if not ages_ms:
+        raise SystemExit(
+            "the consumer got no record while it was measured: the machine is too busy"
+        )
     name = f"{writers} writers" if writers > 1 else "1 writer"
     puts = written["PUT"] / seconds
     yield Figure(f"{name}: PUT of all", puts, "/s", at_most=12 if writers > 1 else 2)

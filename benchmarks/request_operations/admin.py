@@ -17,6 +17,9 @@ from spark_log import (
 CHANGES = 104
 """Number of metadata changes in the root that is opened."""
 
+STRIPED = 1_000
+"""Number of partitions of a stripe."""
+
 PARTITIONS = 4
 """Number of partitions of the topic that is described."""
 
@@ -104,6 +107,17 @@ def list_offsets(spec: int) -> Callable[[Root], AbstractContextManager[Call]]:
             yield lambda: admin.list_offsets(dict.fromkeys(tps, spec))
 
     return prepare
+
+
+@contextmanager
+def list_striped_offsets(root: Root) -> Iterator[Call]:
+    """The end offsets of the partitions of a stripe are requested."""
+    tps = root.create_topic(STRIPED, stripes=1)
+    root.send(3, partitions=STRIPED)
+    admin = root.counted_admin()
+    specs = dict.fromkeys(tps, OffsetSpec.LATEST)
+    admin.list_offsets(specs)
+    yield lambda: admin.list_offsets(specs)
 
 
 @contextmanager
@@ -205,6 +219,15 @@ OPERATIONS = (
         2 * PARTITIONS + 1,
         4,
         "The client checks the metadata, lists each partition, and reads its last segment.",
+        repeats=5,
+    ),
+    Operation(
+        f"end offsets of {STRIPED} partitions of a stripe",
+        list_striped_offsets,
+        2.5,
+        2.5,
+        "The client checks the metadata, and asks for the next object of the stripe. At first "
+        "it also lists the stripe, and reads the objects that are not at home.",
         repeats=5,
     ),
     Operation(

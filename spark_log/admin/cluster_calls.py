@@ -52,8 +52,8 @@ def poll_stripes(
 ) -> None:
     """Learn the ends of all striped partitions, by one request for each stripe.
 
-    `PartitionLog.observe_polled` then shows these ends. The caller has opened the logs, or the
-    stripes, so that they share what this reads.
+    `PartitionLog.observe_polled` then shows these ends. The stripes are kept until the next call,
+    which costs one request for each of them, and for each object that was put since.
 
     Args:
         cluster: the opened root.
@@ -79,6 +79,8 @@ def poll_stripes(
                 raise
             deleted.add(stripes[stripe].topic_id)
 
+    if stripes:
+        cluster.polled_stripes = tuple(stripes)
     map_requests(cluster.store, poll, stripes)
 
 

@@ -6,7 +6,7 @@ import gc
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -122,6 +122,8 @@ class Cluster:
         clock: gives records their timestamps, and measures ages.
         cluster_id: the id in ``meta.properties``.
         suppressed: failures that did not stop a caller.
+        polled_stripes: the stripes that were polled last for callers that keep no logs: what is
+            known of them is kept until the next ones, so that a repeated lookup is cheap.
     """
 
     def __init__(
@@ -162,6 +164,7 @@ class Cluster:
         self._client_rack = client_rack
         self._stripes: WeakValueDictionary[tuple[str, int], Stripe] = WeakValueDictionary()
         self._stripes_lock = threading.Lock()
+        self.polled_stripes: Sequence[Stripe] = ()
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self._unguarded = self.store = store
         self.cluster_id = checkpoint.cluster_id if checkpoint else ""
