@@ -26,6 +26,7 @@ _PROCESSES.set_forkserver_preload(
         "tests.faults.reader_process",
         "tests.faults.replica_process",
         "tests.faults.rewriter",
+        "tests.faults.stripe_change_process",
         "tests.faults.transactional_process",
         "tests.faults.transform_process",
         "tests.faults.writer_process",
