@@ -15,7 +15,7 @@ from spark_log.cluster.cleaner import ClusterCleaner
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.stripe_change_process import TOPIC, change_until_stopped
 
-DURATION_S = float(os.environ.get("FAULTS_SECONDS", "4"))
+DURATION_S = float(os.environ.get("FAULTS_SECONDS", "3"))
 """Duration of the faults. A long run, which logs its results:
 
 FAULTS_SECONDS=300 pytest tests/faults/test_killed_stripe_changes.py --log-cli-level=INFO
@@ -113,7 +113,7 @@ class Clients:
         )
 
 
-@pytest.mark.parametrize("stripes", [0, 2])
+@pytest.mark.parametrize("stripes", [2, pytest.param(0, marks=pytest.mark.long)])
 def test_nothing_is_lost_or_doubled_although_changes_are_killed(address, stripes):
     url, storage_options = address
     _LOG.info("FAULTS_SEED=%d", SEED)  # pytest shows it if the test fails
