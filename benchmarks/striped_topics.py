@@ -1,7 +1,7 @@
 """Counts the requests of a topic of many partitions, and how late its records are, on an S3 server.
 
     python -m benchmarks.striped_topics --partitions 1000 --stripes 4 --seconds 20
-    python -m benchmarks.striped_topics --partitions 1000 --stripes 1 --writers 1 --gateway
+    python -m benchmarks.striped_topics --stripes 1 --writers 1 --gateway kafka-python
 
 Each writer is a process with one `Producer`, which sends a record of 100 bytes to each partition
 once a second (``linger.ms`` 1000). One `Consumer` reads all partitions. Each has a proxy of its own
@@ -9,15 +9,19 @@ that delays its requests and counts them. At the end the writers stop, and the c
 are counted while it is idle. The age of a record is the time from `send`. With ``--stripes 0`` each
 partition has a log of its own.
 
-With ``--gateway`` the writers and the consumer are confluent-kafka's (``linger.ms`` 1000), and all
-use one gateway. Its requests are counted: while records come and go, and with an idle consumer.
+With ``--gateway`` the writers and the consumer are Kafka's clients (``linger.ms`` 1000), and all
+use one gateway. Its requests are counted: while records come and go, and with an idle consumer. The
+writers are those of kafka-python, which sends the batches of many partitions by one request, as
+Java's producer does; or of confluent-kafka, which sends a request for each partition, and has 5
+without an answer at most if it is idempotent.
 """
 
 import argparse
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -49,9 +53,7 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=1_000, help="of the topic (1000)")
     options.add_argument("--stripes", type=int, default=4, help="of the topic (4)")
     options.add_argument("--writers", type=int, nargs="*", default=[1, 8], help="(1 8)")
-    options.add_argument(
-        "--gateway", action="store_true", help="Kafka's clients, through a gateway"
-    )
+    options.add_argument("--gateway", choices=_WRITERS, help="the writers, through a gateway")
     run(options, measure)
 
 
@@ -134,7 +136,7 @@ def _measure_gateway(
         reading = stack.enter_context(running(_consume_kafka, address, options.partitions))
         reading.recv()
         writing = [
-            stack.enter_context(running(_produce_kafka, address, options.partitions))
+            stack.enter_context(running(_WRITERS[options.gateway], address, options.partitions))
             for _ in range(writers)
         ]
         for each in writing:
@@ -243,13 +245,45 @@ def _consume(root: Root, partitions: int, pipe: Connection) -> None:
                     pipe.send((ages_ms, time.process_time() - cpu_s))
 
 
-def _produce_kafka(address: str, partitions: int, pipe: Connection) -> None:
+def _produce_kafka_python(address: str, partitions: int, pipe: Connection) -> None:
+    from kafka import KafkaProducer
+
+    acknowledged_ms: list[float] = []
+    is_measured = False
+    producer = KafkaProducer(
+        bootstrap_servers=address, linger_ms=1_000, acks="all", enable_idempotence=True
+    )
+    producer.send(_TOPIC, stamp_now(), partition=0).get(60)
+    pipe.send("ready")
+
+    def on_delivery(value: bytes, _: object) -> None:
+        if is_measured:
+            acknowledged_ms.append(age_ms(value))
+
+    due_s = time.monotonic()
+    while True:
+        for partition in range(partitions):
+            value = stamp_now().ljust(100)
+            future = producer.send(_TOPIC, value, partition=partition)
+            future.add_callback(partial(on_delivery, value))
+        due_s += 1
+        if pipe.poll(max(0.0, due_s - time.monotonic())):
+            if pipe.recv() == "end":
+                break
+            is_measured = True
+    producer.flush()
+    pipe.send(acknowledged_ms)
+
+
+def _produce_confluent(
+    is_idempotent: bool, address: str, partitions: int, pipe: Connection
+) -> None:
     with confluent_kafka_required():
         import confluent_kafka
     acknowledged_ms: list[float] = []
     is_measured = False
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": address, "linger.ms": 1_000, "enable.idempotence": True}
+        {"bootstrap.servers": address, "linger.ms": 1_000, "enable.idempotence": is_idempotent}
     )
     producer.produce(_TOPIC, stamp_now(), partition=0)
     producer.flush()
@@ -300,6 +334,13 @@ def _consume_kafka(address: str, partitions: int, pipe: Connection) -> None:
             if state == "rest":
                 pipe.send((ages_ms, 0.0))
     consumer.close()
+
+
+_WRITERS: dict[str, Callable[..., None]] = {
+    "kafka-python": _produce_kafka_python,
+    "confluent-kafka": partial(_produce_confluent, True),
+    "confluent-kafka-not-idempotent": partial(_produce_confluent, False),
+}
 
 
 if __name__ == "__main__":

@@ -385,5 +385,5 @@ def test_ends_that_are_asked_for_one_by_one_share_requests(client, monkeypatch):
     for _ in range(PARTITIONS):
         _, answer = client.receive()
         assert answer.topics[0].partitions[0].offset == 2
-    assert len(polls) == 2
+    assert len(polls) <= 2
     assert requests.counts["partitions"] == 0
