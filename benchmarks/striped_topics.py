@@ -1,22 +1,32 @@
 """Counts the requests of a topic of many partitions, and how late its records are, on an S3 server.
 
     python -m benchmarks.striped_topics --partitions 1000 --stripes 4 --seconds 20
+    python -m benchmarks.striped_topics --stripes 1 --writers 1 --gateway kafka-python
 
 Each writer is a process with one `Producer`, which sends a record of 100 bytes to each partition
 once a second (``linger.ms`` 1000). One `Consumer` reads all partitions. Each has a proxy of its own
 that delays its requests and counts them. At the end the writers stop, and the consumer's requests
 are counted while it is idle. The age of a record is the time from `send`. With ``--stripes 0`` each
 partition has a log of its own.
+
+With ``--gateway`` the writers and the consumer are Kafka's clients (``linger.ms`` 1000), and all
+use one gateway. Its requests are counted: while records come and go, and with an idle consumer. The
+writers are those of kafka-python, which sends the batches of many partitions by one request, as
+Java's producer does; or of confluent-kafka, which sends a request for each partition, and has 5
+without an answer at most if it is idempotent.
 """
 
 import argparse
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
+from benchmarks.gateway import cpu_s_of, running_gateway
+from benchmarks.kafka_broker import confluent_kafka_required
 from benchmarks.latency_proxy import LatencyProxy
 from benchmarks.log_report import Figure, Report, parser, percentile, run
 from benchmarks.timing import age_ms, running, stamp_now
@@ -43,6 +53,7 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=1_000, help="of the topic (1000)")
     options.add_argument("--stripes", type=int, default=4, help="of the topic (4)")
     options.add_argument("--writers", type=int, nargs="*", default=[1, 8], help="(1 8)")
+    options.add_argument("--gateway", choices=_WRITERS, help="the writers, through a gateway")
     run(options, measure)
 
 
@@ -55,7 +66,8 @@ def measure(options: argparse.Namespace) -> Report:
             direct = url, server.storage_options
             topic = NewTopic(_TOPIC, options.partitions, topic_configs={"stripes": options.stripes})
             Admin(url, storage_options=server.storage_options).create_topics([topic])
-            figures += _measure(writers, direct, server.endpoint_url, options)
+            measured = _measure_gateway if options.gateway else _measure
+            figures += measured(writers, direct, server.endpoint_url, options)
         notes = {
             "server": server.name,
             "latency of a request": f"{options.latency_ms:g} ms",
@@ -107,23 +119,81 @@ def _measure(
         raise SystemExit(
             "the consumer got no record while it was measured: the machine is too busy"
         )
-    name = f"{writers} writers" if writers > 1 else "1 writer"
-    puts = written["PUT"] / seconds
-    yield Figure(f"{name}: PUT of all", puts, "/s", at_most=12 if writers > 1 else 2)
-    others = sum(written.values()) / seconds - puts
-    yield Figure(f"{name}: other requests of all", others, "/s")
-    dollars = _dollars(written) * _DAY_S / seconds
-    yield Figure(f"{name}: requests of a day", dollars, "dollars")
-    for percent in (50, 99):
-        value = percentile(acknowledged_ms, percent)
-        yield Figure(f"{name}: send to acknowledged, p{percent}", value, "ms")
-    for percent in (50, 99):
-        yield Figure(f"{name}: send to poll, p{percent}", percentile(ages_ms, percent), "ms")
-    yield Figure(f"{name}: records", len(ages_ms) / seconds, "/s")
+    name = _name(writers)
+    at_most = 12 if writers > 1 else 2
+    yield from _figures(name, written, acknowledged_ms, ages_ms, seconds, at_most=at_most)
     yield Figure(f"{name}: processor time of the consumer", cpu_s / seconds * 1e3, "ms/s")
     yield Figure(f"{name}: requests of the consumer", sum(read.values()) / seconds, "/s")
     rate = sum(idle.values()) / seconds
     yield Figure(f"{name}: requests of the idle consumer", rate, "/s", at_most=2)
+
+
+def _measure_gateway(
+    writers: int, direct: Root, server_url: str, options: argparse.Namespace
+) -> Iterator[Figure]:
+    seconds = options.seconds
+    with ExitStack() as stack:
+        proxy = stack.enter_context(LatencyProxy.running(server_url, options.latency_ms))
+        storage = {**direct[1], "endpoint_url": proxy.url}
+        given = [f"--storage-option={key}={value}" for key, value in storage.items()]
+        address, pid = stack.enter_context(running_gateway(direct[0], *given))
+        reading = stack.enter_context(running(_consume_kafka, address, options.partitions))
+        reading.recv()
+        writing = [
+            stack.enter_context(running(_WRITERS[options.gateway], address, options.partitions))
+            for _ in range(writers)
+        ]
+        for each in writing:
+            each.recv()
+        time.sleep(_WARM_UP_S)
+        for each in (reading, *writing):
+            each.send("measure")
+        proxy.begin()
+        cpu_s = cpu_s_of(pid)
+        time.sleep(seconds)
+        busy = Counter(each.operation for each in proxy.requests())
+        cpu_s = cpu_s_of(pid) - cpu_s
+        acknowledged_ms: list[float] = []
+        for each in writing:
+            each.send("end")
+            acknowledged_ms += each.recv()
+        reading.send("rest")
+        ages_ms, _ = reading.recv()
+        time.sleep(_REST_S)
+        proxy.begin()
+        time.sleep(seconds)
+        idle = Counter(each.operation for each in proxy.requests())
+        reading.send("end")
+    name = f"{_name(writers)}, gateway"
+    yield from _figures(name, busy, acknowledged_ms, ages_ms, seconds, at_most=3)
+    yield Figure(f"{name}: processor time", cpu_s / seconds * 1e3, "ms/s")
+    for operation, count in sorted(idle.items()):
+        yield Figure(f"{name}: {operation} with an idle consumer", count / seconds, "/s")
+
+
+def _name(writers: int) -> str:
+    return f"{writers} writers" if writers > 1 else "1 writer"
+
+
+def _figures(
+    name: str,
+    requests: Counter[str],
+    acknowledged_ms: list[float],
+    ages_ms: list[float],
+    seconds: float,
+    *,
+    at_most: float,
+) -> Iterator[Figure]:
+    puts = requests["PUT"] / seconds
+    yield Figure(f"{name}: PUT of all", puts, "/s", at_most=at_most)
+    others = sum(requests.values()) / seconds - puts
+    yield Figure(f"{name}: other requests of all", others, "/s")
+    yield Figure(f"{name}: requests of a day", _dollars(requests) * _DAY_S / seconds, "dollars")
+    for what, times_ms in (("acknowledged", acknowledged_ms), ("poll", ages_ms)):
+        for percent in (50, 99):
+            value = percentile(times_ms, percent)
+            yield Figure(f"{name}: send to {what}, p{percent}", value, "ms")
+    yield Figure(f"{name}: records", len(ages_ms) / seconds, "/s")
 
 
 def _dollars(requests: Counter[str]) -> float:
@@ -177,6 +247,104 @@ def _consume(root: Root, partitions: int, pipe: Connection) -> None:
                     cpu_s = time.process_time()
                 elif state == "rest":
                     pipe.send((ages_ms, time.process_time() - cpu_s))
+
+
+def _produce_kafka_python(address: str, partitions: int, pipe: Connection) -> None:
+    from kafka import KafkaProducer
+
+    acknowledged_ms: list[float] = []
+    is_measured = False
+    producer = KafkaProducer(
+        bootstrap_servers=address, linger_ms=1_000, acks="all", enable_idempotence=True
+    )
+    producer.send(_TOPIC, stamp_now(), partition=0).get(60)
+    pipe.send("ready")
+
+    def on_delivery(value: bytes, _: object) -> None:
+        if is_measured:
+            acknowledged_ms.append(age_ms(value))
+
+    due_s = time.monotonic()
+    while True:
+        for partition in range(partitions):
+            value = stamp_now().ljust(100)
+            future = producer.send(_TOPIC, value, partition=partition)
+            future.add_callback(partial(on_delivery, value))
+        due_s += 1
+        if pipe.poll(max(0.0, due_s - time.monotonic())):
+            if pipe.recv() == "end":
+                break
+            is_measured = True
+    producer.flush()
+    pipe.send(acknowledged_ms)
+
+
+def _produce_confluent(
+    is_idempotent: bool, address: str, partitions: int, pipe: Connection
+) -> None:
+    with confluent_kafka_required():
+        import confluent_kafka
+    acknowledged_ms: list[float] = []
+    is_measured = False
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": address, "linger.ms": 1_000, "enable.idempotence": is_idempotent}
+    )
+    producer.produce(_TOPIC, stamp_now(), partition=0)
+    producer.flush()
+    pipe.send("ready")
+
+    def on_delivery(error: Any, message: Any) -> None:
+        assert error is None, error
+        if is_measured:
+            acknowledged_ms.append(age_ms(message.value()))
+
+    due_s = time.monotonic()
+    while True:
+        for partition in range(partitions):
+            value = stamp_now().ljust(100)
+            producer.produce(_TOPIC, value, partition=partition, on_delivery=on_delivery)
+        due_s += 1
+        while (left_s := due_s - time.monotonic()) > 0:
+            producer.poll(left_s)
+        if pipe.poll():
+            if pipe.recv() == "end":
+                break
+            is_measured = True
+    producer.flush()
+    pipe.send(acknowledged_ms)
+
+
+def _consume_kafka(address: str, partitions: int, pipe: Connection) -> None:
+    with confluent_kafka_required():
+        import confluent_kafka
+    ages_ms: list[float] = []
+    state = "warm"
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "unused"})
+    consumer.assign(
+        [
+            confluent_kafka.TopicPartition(_TOPIC, number, confluent_kafka.OFFSET_END)
+            for number in range(partitions)
+        ]
+    )
+    consumer.poll(5)
+    pipe.send("ready")
+    while state != "end":
+        for message in consumer.consume(1_000, 0.01):
+            assert message.error() is None, message.error()
+            if state == "measure":
+                ages_ms.append(age_ms(message.value()))
+        if pipe.poll():
+            state = pipe.recv()
+            if state == "rest":
+                pipe.send((ages_ms, 0.0))
+    consumer.close()
+
+
+_WRITERS: dict[str, Callable[..., None]] = {
+    "kafka-python": _produce_kafka_python,
+    "confluent-kafka": partial(_produce_confluent, True),
+    "confluent-kafka-not-idempotent": partial(_produce_confluent, False),
+}
 
 
 if __name__ == "__main__":

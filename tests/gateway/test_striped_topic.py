@@ -8,11 +8,11 @@ import pytest
 from spark_log import Admin, NewTopic
 from spark_log.errors import StorageUnavailableError
 from spark_log.gateway.errors import ErrorCode
-from spark_log.gateway.partitions import TailWatch
+from spark_log.gateway.partitions import GatewayPartition, TailWatch
 from spark_log.gateway.partitions.append_queue import AppendQueue
 from spark_log.gateway.protocol import message_class
 from spark_log.log.directory import PartitionDirectory
-from spark_log.log.stripe import StripeDirectory
+from spark_log.log.stripe import StripeDirectory, StripeReader
 from spark_log.storage.local import LocalStore
 from tests.gateway.data_client import (
     TOPIC,
@@ -345,21 +345,45 @@ class TestATransaction:
             assert len(rows_of(each)) >= 2
 
 
-def test_offsets_of_all_partitions_are_asked_for_by_one_request(client, monkeypatch):
-    produce_all(client, {number: client_batch() for number in range(PARTITIONS)})
-    fetch_all(client, dict.fromkeys(range(PARTITIONS), 0))
+def offsets_request(numbers):
     request = message_class("ListOffsetsRequest")
-    requests = Requests(monkeypatch)
     partitions = [
-        request.ListOffsetsPartition(partition_index=number, timestamp=-1)
-        for number in range(PARTITIONS)
+        request.ListOffsetsPartition(partition_index=number, timestamp=-1) for number in numbers
     ]
-    topics = [request.ListOffsetsTopic(name=TOPIC, partitions=partitions)]
-    for isolation_level in (0, 1):
-        requests.clear()
-        answer = client.ask(
-            "ListOffsets", 5, replica_id=-1, isolation_level=isolation_level, topics=topics
-        )
-        assert {each.offset for each in answer.topics[0].partitions} == {2}
-        assert requests.counts["objects"] <= 2 + 2 * isolation_level
-        assert set(requests.counts) == {"objects"}
+    return [request.ListOffsetsTopic(name=TOPIC, partitions=partitions)]
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_the_ends_of_all_partitions_are_one_request(client, monkeypatch, isolation_level):
+    produce_all(client, {number: client_batch() for number in range(PARTITIONS)})
+    fields = {"isolation_level": isolation_level, "topics": offsets_request(range(PARTITIONS))}
+    client.ask("ListOffsets", 5, replica_id=-1, **fields)
+    requests = Requests(monkeypatch)
+    answer = client.ask("ListOffsets", 5, replica_id=-1, **fields)
+    assert {each.offset for each in answer.topics[0].partitions} == {2}
+    assert requests.counts == {"objects": 1}
+
+
+def test_ends_that_are_asked_for_one_by_one_share_requests(client, monkeypatch):
+    """As librdkafka asks: by a request for each partition, and it waits for none of them."""
+    produce_all(client, {number: client_batch() for number in range(PARTITIONS)})
+    requests = Requests(monkeypatch)
+    polls, goes_on = [], threading.Event()
+    poll = StripeReader.poll
+
+    def slow(reader):
+        polls.append(reader)
+        assert goes_on.wait(TIMEOUT_S)
+        poll(reader)
+
+    monkeypatch.setattr(StripeReader, "poll", slow)
+    handled = count_calls(monkeypatch, GatewayPartition, "refresh_end")
+    for number in range(PARTITIONS):
+        client.send("ListOffsets", 5, replica_id=-1, topics=offsets_request([number]))
+    wait_until(lambda: len(handled) == PARTITIONS)
+    goes_on.set()
+    for _ in range(PARTITIONS):
+        _, answer = client.receive()
+        assert answer.topics[0].partitions[0].offset == 2
+    assert len(polls) <= 2
+    assert requests.counts["partitions"] == 0

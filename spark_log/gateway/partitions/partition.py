@@ -346,23 +346,25 @@ class GatewayPartition:
         self.log_start_offset = max(self.log_start_offset, log_start_offset)
         self._cache.drop_before(self.log_start_offset)
 
-    async def refresh_end(self) -> None:
-        """Learn of the appends of others up to now: one request if there are none.
+    async def refresh_end(self) -> int:
+        """Learn of the appends of others up to now, and return the end offset.
 
-        The partitions of a stripe share it.
+        It costs one request if there are none. The partitions of a stripe share it, and none of
+        them is listed.
         """
         if self.stripe is not None:
             await self.stripe.poll()
-            if self.end_offset < 0:
-                await self.observe()
-            self._move_end(self.stripe.known_end(self.partition)[0])
-            return
+            end_offset, _ = self.stripe.known_end(self.partition)
+            if self.end_offset >= 0:
+                self._move_end(end_offset)
+            return max(end_offset, self.end_offset)
         if self.end_offset < 0 or not await self._run_blocking(self.logs.ends_at, self.end_offset):
             # A listing that is under way may have begun before the newest append.
             if self._observing is not None:
                 await asyncio.wait([self._observing])
             await self.observe()
         self.on_checked()
+        return self.end_offset
 
     def on_checked(self) -> None:
         """Record that the log was found to end at `end_offset` just now."""
@@ -407,15 +409,12 @@ class GatewayPartition:
         return stable[0] if stable is not None and stable[1] == self.end_offset else None
 
     async def last_stable_offset(self) -> int:
-        """Return the offset before which all transactions are decided."""
+        """Return the offset before which all transactions are decided, after `refresh_end`."""
         known = self._known_stable_offset
         if known is not None:
             return known
         if self.stripe is not None:
-            await self.stripe.poll()
-            end_offset, stable_offset = self.stripe.known_end(self.partition)
-            self.on_stripe_end(end_offset, stable_offset)
-            return stable_offset
+            return self.stripe.known_end(self.partition)[1]
         view, last_stable_offset = await self._run_blocking(self.logs.last_stable_offset)
         self._on_view(view)
         if view.log_end_offset == self.end_offset:

@@ -99,6 +99,7 @@ class GatewayStripe:
         self._partitions: dict[int, StripedPartition] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._polling: asyncio.Future[None] | None = None
+        self._is_polling = False  # whether it has begun
 
     def __repr__(self) -> str:
         return f"<GatewayStripe {self.stripe.directory.path}>"
@@ -259,7 +260,7 @@ class GatewayStripe:
         Raises:
             SparkLogError: the stripe cannot be read.
         """
-        if self._polling is not None:  # it may have begun before the newest append
+        if self._is_polling and self._polling is not None:  # begun before the newest append, maybe
             await asyncio.wait([self._polling])
         if self._polling is None:
             self._polling = asyncio.ensure_future(self._poll())
@@ -267,11 +268,12 @@ class GatewayStripe:
         await asyncio.shield(self._polling)
 
     def _on_polled(self, future: asyncio.Future[None]) -> None:
-        self._polling = None
+        self._polling, self._is_polling = None, False
         if not future.cancelled():
             future.exception()  # those who wait raise it
 
     async def _poll(self) -> None:
+        self._is_polling = True
         reader = self.stripe.reader
         numbers = list(self._partitions)
 

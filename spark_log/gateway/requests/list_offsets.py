@@ -41,7 +41,8 @@ def _error_response(request: Any, code: int, message: str) -> Any:
     )
 
 
-API = Api(2, "ListOffsets", 1, 11, error_response=_error_response)
+# Many clients ask for each partition by a request of its own, and wait for none of them.
+API = Api(2, "ListOffsets", 1, 11, error_response=_error_response, only_reads=True)
 
 
 async def handle(gateway: Gateway, context: RequestContext, request: Any) -> Any:
@@ -101,10 +102,10 @@ async def _look_up(
 ) -> tuple[int, int]:
     """Return offset and timestamp of a record; the timestamp is -1 for a place in the log."""
     if timestamp_ms == _LATEST:
-        await partition.refresh_end()
+        end_offset = await partition.refresh_end()
         if isolation == "read_committed":
             return await partition.last_stable_offset(), -1
-        return partition.end_offset, -1
+        return end_offset, -1
     if timestamp_ms in (_EARLIEST, _EARLIEST_LOCAL):
         await partition.observe()
         return partition.log_start_offset, -1
