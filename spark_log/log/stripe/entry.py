@@ -48,7 +48,7 @@ class StripeEntry:
     def size_bytes(self) -> int:
         """Approximate size of the records in memory."""
         content = self.content
-        return 64 if isinstance(content, EndTransactionMarker) else int(content.records.nbytes)
+        return 64 if isinstance(content, EndTransactionMarker) else content.size_bytes
 
 
 def batches_of(segment: StagedSegment) -> list[BatchAppend]:
