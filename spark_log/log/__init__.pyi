@@ -44,6 +44,7 @@ from .segment import SegmentReader as SegmentReader
 from .segment import SegmentWriter as SegmentWriter
 from .segment import StagedSegment as StagedSegment
 from .segment import TimeIndex as TimeIndex
+from .segment import validated_batch as validated_batch
 from .snapshot import Snapshot as Snapshot
 from .state_log import StateLog as StateLog
 from .state_log import StateRecord as StateRecord

@@ -73,5 +73,6 @@ from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes
 from .small_batch import MOST_SMALL_ROWS as MOST_SMALL_ROWS
 from .small_batch import SmallBatch as SmallBatch
+from .small_batch import joined_records as joined_records
 from .small_batch import small_batches as small_batches
 from .temporary_rows import TemporaryRows as TemporaryRows

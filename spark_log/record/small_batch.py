@@ -183,6 +183,30 @@ class SmallBatch(NamedTuple):
         )
 
 
+def joined_records(batches: Sequence[pa.RecordBatch | SmallBatch]) -> pa.RecordBatch:
+    """Return the records of some batches as one Arrow batch of `RECORD_SCHEMA`.
+
+    Args:
+        batches: the batches, at least one.
+    """
+    small = [each for each in batches if isinstance(each, SmallBatch)]
+    if len(batches) == 1 or len(small) < len(batches):
+        arrow = [each.records() if isinstance(each, SmallBatch) else each for each in batches]
+        return arrow[0] if len(arrow) == 1 else pa.concat_batches(arrow)
+    # Faster than to make an Arrow batch of each.
+    times = pa.py_buffer(b"".join(each.buffers[-1] for each in small))
+    rows = times.size // 8
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([text for each in small for text in each.texts(0)], pa.binary()),
+            pa.array([text for each in small for text in each.texts(1)], pa.binary()),
+            pa.nulls(rows, HEADERS_TYPE),
+            pa.Array.from_buffers(TIMESTAMP_TYPE, rows, [None, times]),
+        ],
+        schema=RECORD_SCHEMA,
+    )
+
+
 def small_batches(
     records: pa.RecordBatch, headers: Iterable[BatchHeader]
 ) -> Sequence[SmallBatch | None]:

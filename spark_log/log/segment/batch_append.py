@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from spark_log.record import EndTransactionMarker, ProducerAppend, sequence_after
+from spark_log.record import EndTransactionMarker, ProducerAppend, SmallBatch, sequence_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +15,30 @@ class BatchAppend:
     """One record batch of one producer, to be appended beside those of other producers.
 
     Attributes:
-        records: columns of `RECORD_SCHEMA`, at least one row.
+        content: columns of `RECORD_SCHEMA`, at least one row; or the buffers of few records.
         producer: the identity that makes the append idempotent; None for an append that is not.
     """
 
-    records: pa.RecordBatch
+    content: pa.RecordBatch | SmallBatch
     producer: ProducerAppend | None = None
+
+    @property
+    def records(self) -> pa.RecordBatch:
+        """The records as an Arrow batch, which is made of those that are few."""
+        content = self.content
+        return content.records() if isinstance(content, SmallBatch) else content
 
     @property
     def record_count(self) -> int:
         """Number of records."""
-        return int(self.records.num_rows)
+        content = self.content
+        return content.rows if isinstance(content, SmallBatch) else int(content.num_rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate size of the records in memory."""
+        content = self.content
+        return len(content.content) if isinstance(content, SmallBatch) else int(content.nbytes)
 
 
 class ConsecutiveBatches:
@@ -39,27 +52,34 @@ class ConsecutiveBatches:
     """
 
     def __init__(self) -> None:
-        self._next_of: dict[int, ProducerAppend] = {}
+        self._last_of: dict[int, BatchAppend] = {}
         self._held_back: set[int] = set()
 
     def accepts(self, entry: BatchAppend | EndTransactionMarker) -> bool:
         """Return whether the next batch or marker may be appended by this put."""
         if isinstance(entry, EndTransactionMarker):
             producer_id = entry.producer_id
-            is_alone = producer_id not in self._next_of and producer_id not in self._held_back
+            is_alone = producer_id not in self._last_of and producer_id not in self._held_back
             self._held_back.add(producer_id)
             return is_alone
         producer = entry.producer
         if producer is None:
             return True
         producer_id = producer.producer_id
-        if producer_id in self._held_back or self._next_of.get(producer_id, producer) != producer:
+        last = self._last_of.get(producer_id)
+        if producer_id in self._held_back or not (last is None or _follows(last, producer)):
             self._held_back.add(producer_id)
             return False
-        self._next_of[producer_id] = replace(
-            producer, base_sequence=sequence_after(producer.base_sequence, entry.record_count)
-        )
+        self._last_of[producer_id] = entry
         return True
+
+
+def _follows(last: BatchAppend, producer: ProducerAppend) -> bool:
+    """Return whether a batch of a producer is the next one after another of the same id."""
+    before = last.producer
+    assert before is not None
+    sequence = sequence_after(before.base_sequence, last.record_count)
+    return replace(before, base_sequence=sequence) == producer
 
 
 def consecutive_batches(batches: Sequence[BatchAppend], waiting: Iterable[int]) -> list[int]:

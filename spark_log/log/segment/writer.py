@@ -43,6 +43,7 @@ from spark_log.record import (
     encode_entries,
     encode_headers,
     file_template,
+    joined_records,
     latest_timestamp_us,
     marker_batch,
     marker_records,
@@ -262,34 +263,36 @@ class SegmentWriter:
         """Write batches and control records, of which small ones share an Arrow batch."""
         attributes = 0 if self._validator is None else self._validator.attributes
         headers: list[BatchHeader] = []
-        joined: list[pa.RecordBatch] = []
+        joined: list[pa.RecordBatch | SmallBatch] = []
+        content: pa.RecordBatch | SmallBatch
         first, ordinal, least_us, size_bytes, delta = 0, 0, NO_TIMESTAMP, 0, 0
         for number, entry in enumerate(entries):
             if leader_epochs:
                 self._leader_epoch = leader_epochs[number]
             if isinstance(entry, BatchAppend):
-                records, taken = entry.records, self._taken(entry.records)
-                header, earliest_us = self._header(taken, entry.producer, delta, 0, attributes)
+                content = self._taken(entry.content)
+                header, earliest_us = self._header(content, entry.producer, delta, 0, attributes)
+                size_bytes += entry.size_bytes
             elif isinstance(entry, EndTransactionMarker):
-                records = taken = marker_records((entry,), timestamp_us)
+                content = marker_records((entry,), timestamp_us)
                 header = entry.header(delta, self._leader_epoch, timestamp_us)
                 earliest_us = timestamp_us
+                size_bytes += content.nbytes
             else:
                 from spark_log.record import leader_change_records  # late: a stripe ends seldom
 
-                records = taken = leader_change_records(
+                content = leader_change_records(
                     entry.leader_epoch, entry.isr, entry.joining, timestamp_us
                 )
-                header = self._barrier_header(records, timestamp_us, delta)
+                header = self._barrier_header(content, timestamp_us, delta)
                 earliest_us = timestamp_us
-            joined.append(records)
+                size_bytes += content.nbytes
+            joined.append(content)
             least_us = earliest_us if number == first else min(least_us, earliest_us)
             headers.append(header)
-            delta += records.num_rows
-            size_bytes += records.nbytes
+            delta += header.record_count
             if size_bytes >= _ARROW_BATCH_BYTES or number == len(entries) - 1:
-                if len(joined) > 1:
-                    taken = self._taken(pa.concat_batches(joined))
+                taken = self._taken(joined[0] if len(joined) == 1 else joined_records(joined))
                 self._write(taken, headers[first:], least_us)
                 self._ordinals += [ordinal] * len(joined)
                 first, ordinal, size_bytes = number + 1, ordinal + 1, 0
@@ -417,9 +420,11 @@ class SegmentWriter:
         if self._copies is not None:
             self._copies.discard()
 
-    def _taken(self, records: pa.RecordBatch) -> pa.RecordBatch | SmallBatch:
+    def _taken(self, records: pa.RecordBatch | SmallBatch) -> pa.RecordBatch | SmallBatch:
         """Return the buffers of records that a template takes; other records as they are."""
-        return (SmallBatch.of(records) if self._may_be_small else None) or records
+        if isinstance(records, SmallBatch) or not self._may_be_small:
+            return records
+        return SmallBatch.of(records) or records
 
     def _arrow_file(self) -> _ArrowFile:
         """Return the staged file, which is made when it is needed."""
@@ -482,7 +487,7 @@ class SegmentWriter:
                 f"bytes. Append the other records as another segment"
             )
         value = encode_headers(headers)
-        if isinstance(records, SmallBatch) and self._next_delta:
+        if isinstance(records, SmallBatch) and (self._next_delta or not self._may_be_small):
             records = records.records()
         if isinstance(records, SmallBatch):
             check = encode_check(self._append_id, value, None)
@@ -590,9 +595,14 @@ def validated_batch(batch: BatchAppend, validator: LogValidator) -> BatchAppend:
         InvalidRecordError, RecordTooLargeError, InvalidTimestampError: the topic does not accept a
             record.
     """
-    check_records(batch.records)
-    records = validator.validate(batch.records)
-    return batch if records is batch.records else replace(batch, records=records)
+    content = batch.content
+    if isinstance(content, SmallBatch):
+        if validator.accepts_as_is(content):
+            return batch
+        content = content.records()
+    check_records(content)
+    records = validator.validate(content)
+    return batch if records is batch.content else replace(batch, content=records)
 
 
 def check_rewritten(

@@ -488,4 +488,4 @@ class _Append:
         except SparkLogError as error:
             self._set(index, error)
             return entry
-        return replace(entry, content=content)
+        return entry if content is entry.content else replace(entry, content=content)

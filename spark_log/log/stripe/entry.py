@@ -68,7 +68,7 @@ class StripeEntry:
     def size_bytes(self) -> int:
         """Approximate size of the records in memory."""
         content = self.content
-        return int(content.records.nbytes) if isinstance(content, BatchAppend) else 64
+        return content.size_bytes if isinstance(content, BatchAppend) else 64
 
 
 def batches_of(segment: StagedSegment) -> list[BatchAppend]:

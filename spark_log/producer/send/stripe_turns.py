@@ -14,12 +14,18 @@ from spark_log.errors import (
     SparkLogError,
     UnknownOutcomeError,
 )
-from spark_log.log import BatchAppend, LogAppendInfo, LogValidator, MergeExecutor
+from spark_log.log import (
+    BatchAppend,
+    LogAppendInfo,
+    LogValidator,
+    MergeExecutor,
+    validated_batch,
+)
 from spark_log.log.stripe import Stripe, StripeEntry
 from spark_log.producer.send.append_errors import TopicDeletedError
 from spark_log.producer.send.topic_check import TopicCheck
 from spark_log.producer.send.turn import AppendResult, Turn
-from spark_log.record import NO_TIMESTAMP, SmallBatch, sequence_after
+from spark_log.record import NO_TIMESTAMP, sequence_after
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +98,9 @@ class StripeTurns:
             if isinstance(result, SparkLogError):
                 turn.outcome = result
                 continue
-            info = replace(result[0], last_offset=result[-1].last_offset)
+            info = result[0]
+            if len(result) > 1:
+                info = replace(info, last_offset=result[-1].last_offset)
             turn.queue.on_appended(info, turn.in_flight.producer, began_ms)
             times_us = tuple(
                 None if each.append_time_us == NO_TIMESTAMP else each.append_time_us
@@ -154,20 +162,19 @@ class _RefusedError(Exception):
 
 
 def _entries(turn: Turn, validator: LogValidator) -> Iterator[StripeEntry]:
-    in_flight, producer = turn.in_flight, turn.in_flight.producer
+    in_flight, producer, records = turn.in_flight, turn.in_flight.producer, 0
     for encoded in in_flight.encoded():
-        records = encoded.records
-        if isinstance(records, SmallBatch):
-            records = records.records()
+        if producer is not None and records:
+            sequence = sequence_after(producer.base_sequence, records)
+            producer = replace(producer, base_sequence=sequence)
+        batch = BatchAppend(encoded.records, producer)
         try:
-            validator.validate(records)
+            batch = validated_batch(batch, validator)
         except InvalidRecordError as error:
             # If it may be in the log, an earlier attempt has validated all its records.
             if in_flight.is_outcome_unknown or not in_flight.refuse(encoded, validator):
                 raise
             _log.debug("%s: records are refused: %s", turn.queue, error)
             raise _RefusedError from error
-        yield StripeEntry(turn.queue.partition, BatchAppend(records, producer))
-        if producer is not None:
-            sequence = sequence_after(producer.base_sequence, records.num_rows)
-            producer = replace(producer, base_sequence=sequence)
+        records = batch.record_count
+        yield StripeEntry(turn.queue.partition, batch)

@@ -1,6 +1,7 @@
 """An object of a stripe: any Arrow tool opens it, and it is checked when it is read."""
 
 from dataclasses import replace
+from uuid import uuid4
 
 import polars
 import pytest
@@ -9,7 +10,8 @@ from pyarrow import ipc
 from spark_log.errors import CorruptRecordError
 from spark_log.log import BatchAppend
 from spark_log.log.stripe import StripeEntry, StripeObject
-from spark_log.record import METADATA_KEY, RECORD_SCHEMA, decode_headers, encode_entries
+from spark_log.record import METADATA_KEY, RECORD_SCHEMA, SmallBatch, decode_headers, encode_entries
+from spark_log.storage.memory import MemoryStore
 from tests.log.stripe.support import STRIPE, Process, batch, marker
 from tests.log.support import TOPIC_ID, HookedStore
 from tests.record.samples import record_batch, row
@@ -143,3 +145,26 @@ def test_the_records_of_small_entries_are_those_of_their_rows(memory_store, cloc
     )
     assert other.small(range(1)) is None
     assert other.rows(range(1)).equals(record_batch(contents[0]))
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"message_timestamp_type": "LogAppendTime"}, {"cleanup_policy": "compact"}]
+)
+def test_few_records_are_put_as_their_arrow_batches_are(clock, config):
+    """The same object, and the same refusals: of a compacted topic a record without a key."""
+    contents = [[row(b"a", b"key"), row(b"b", b"")], [row(None, b"k")], [row(b"c")]]
+    found = []
+    for is_small in (True, False):
+        store = MemoryStore(f"few-{uuid4().hex}")
+        entries = [
+            StripeEntry(partition, BatchAppend(SmallBatch.of(each) if is_small else each))
+            for partition, each in enumerate(map(record_batch, contents))
+        ]
+        results = Process(store, clock, **config).append(*entries)
+        made = open_object(store)
+        rows = [records.to_pydict() for _, records in made.read(range(len(made.directory)))]
+        directory = made.directory
+        found.append(
+            (list(map(str, results)), rows, directory.headers, directory.partitions.tolist())
+        )
+    assert found[0] == found[1]
