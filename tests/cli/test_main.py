@@ -144,8 +144,8 @@ class TestUsage:
             (["verfy"], "No such command 'verfy'. Did you mean 'verify'? (see spark-log --help)"),
             (["--rot"], "No such option: --rot (see spark-log --help)"),
             (
-                ["topics", "alter"],
-                "Missing option '--partitions'. (see spark-log topics alter --help)",
+                ["producer-perf", "flights"],
+                "Missing option '--num-records'. (see spark-log producer-perf --help)",
             ),
             (
                 ["version", "--output", "xml"],

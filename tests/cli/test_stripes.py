@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log import Admin, NewTopic
-from spark_log.cluster import Cluster
+from spark_log.cluster import Cluster, change_stripes
 from spark_log.log import BatchAppend
 from spark_log.log.stripe import StripeEntry
 from spark_log.record import ProducerAppend
@@ -178,14 +178,27 @@ class TestDumpLog:
         assert "the offsets of each partition are counted from 0" in outcome.err
         assert outcome.status == 0
 
+    def test_a_home_marker_shows_that_its_stripe_has_ended(self, shell, root, orders):
+        change_stripes(Cluster(root), orders, 0)
+        files = root / directory_of(root, orders) / "__stripes" / "0"
+        lines = shell("dump-log", files / f"{2:020d}.home").lines
+        assert lines[1].endswith("stripe: 0 home marker: 2 (the stripe has ended)")
+        assert lines[2:] == [
+            "partition: 0 endOffset: 2 leaderEpoch: 1",
+            "partition: 2 endOffset: 2 leaderEpoch: 1",
+        ]
+        dumped = shell("dump-log", files / f"{2:020d}.home", "--json").document
+        assert dumped["has_ended"]
+        assert [each["leader_epoch"] for each in dumped["partitions"]] == [1, 1]
+
     def test_a_home_marker_shows_ends_and_producers(self, shell, root, files):
         shell("clean", "orders")
         path = files / f"{2:020d}.home"
         lines = shell("dump-log", path).lines
         assert lines[1].endswith("stripe: 0 home marker: 2")
         assert lines[2:] == [
-            "partition: 0 endOffset: 1",
-            "partition: 2 endOffset: 3",
+            "partition: 0 endOffset: 1 leaderEpoch: 0",
+            "partition: 2 endOffset: 3 leaderEpoch: 0",
             "| producerId: 7 producerEpoch: 0 currentTxnFirstOffset: None lastSequence: 1 "
             "lastOffset: 2",
         ]

@@ -288,6 +288,19 @@ class TestAlter:
         ]
         assert [len(topic.partitions) for topic in admin.describe_topics()] == [3, 3]
 
+    def test_gives_topics_stripes_and_takes_them_away(self, shell, admin):
+        outcome = shell("topics", "alter", "flights", "weather", "--stripes", "2")
+        assert (outcome.status, outcome.err) == (0, "")
+        assert outcome.lines == ["Topic flights has 2 stripes.", "Topic weather has 2 stripes."]
+        assert [len(topic.stripes) for topic in admin.describe_topics()] == [2, 1]
+        argv = ("topics", "alter", "flights", "--stripes", "0")
+        assert shell(*argv, "--validate-only").out == "Topic flights would have no stripes.\n"
+        assert shell(*argv, "--json").document == {
+            "topics": [{"topic": "flights", "stripes": 0}],
+            "validate_only": False,
+        }
+        assert not admin.describe_topics(["flights"])[0].stripes
+
     def test_can_only_check(self, shell, admin):
         argv = ["topics", "alter", "flights", "--partitions", "3", "--validate-only"]
         assert shell(*argv).out == "Topic flights would have 3 partitions.\n"
@@ -305,7 +318,10 @@ class TestAlter:
             (["flights", "--partitions", "1"], "1 would not be an increase"),
             (["flights", "--partitions", "200001"], "give 3 to 200000"),
             (["flihgts", "--partitions", "3"], "did you mean flights?"),
-            (["flights"], "Missing option '--partitions'"),
+            (["flights"], "Give --partitions or --stripes"),
+            (["flights", "--partitions", "3", "--stripes", "2"], "one of them"),
+            (["flights", "--stripes", "-1"], "stripes"),
+            (["flihgts", "--stripes", "2"], "did you mean flights?"),
         ],
         ids=lambda value: "-".join(value) if isinstance(value, list) else "",
     )

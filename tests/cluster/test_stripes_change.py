@@ -14,7 +14,7 @@ from spark_log.errors import (
     StripesChangedError,
     UnknownTopicOrPartitionError,
 )
-from spark_log.metadata import is_same_change
+from spark_log.metadata import begin_stripes_change, is_same_change
 from spark_log.record import EndTransactionMarker, ProducerAppend
 from tests.datasource.reading import records
 
@@ -73,7 +73,7 @@ class TestRecords:
     def test_keep_their_offsets_and_go_on_behind_one_barrier_for_each_change(self, tmp_path, way):
         root = str(tmp_path / "root")
         create(root, way[0])
-        expected = []
+        expected: list[tuple[int, int]] = []
         for count in way:
             change(root, count)
             for value in range(3):
@@ -87,7 +87,7 @@ class TestRecords:
         assert len(topic_of(root).stripes) == way[-1]
 
     def test_new_stripes_have_numbers_that_were_not_used(self, root):
-        used = set()
+        used: set[int] = set()
         for count in (2, 3, 0, 1):
             stripes = change(root, count).stripes
             assert not used.intersection(stripes)
@@ -219,7 +219,7 @@ class TestKilled:
 
     def test_one_that_others_have_completed_is_left_alone(self, root):
         cluster = Cluster(root)
-        cluster.metadata.commit(lambda image: stripes_change.begin_stripes_change(image, "t", 2))
+        cluster.metadata.commit(lambda image: begin_stripes_change(image, "t", 2))
         stale = cluster.topic("t")
         for count in (2, 0, 3):
             change(root, count)
@@ -268,7 +268,8 @@ class TestRunningClients:
         """Two producers and a consumer, while the topic gets stripes, others, and none."""
         root = str(tmp_path / "root")
         create(root)
-        sent, got = defaultdict(list), defaultdict(list)
+        sent: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        got: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
         is_over, phase = threading.Event(), threading.Semaphore(0)
 
         def produce(name):
@@ -295,7 +296,7 @@ class TestRunningClients:
                     and all(len(got[p]) == len(sent[p]) for p in range(PARTITIONS))
                 ):
                     for tp, found in consumer.poll(100).items():
-                        got[tp.partition] += [(each.offset, each.value) for each in found]
+                        got[tp.partition] += [(each.offset, bytes(each.value)) for each in found]
 
         producers = [threading.Thread(target=produce, args=(name,)) for name in "ab"]
         reader = threading.Thread(target=consume)

@@ -20,6 +20,7 @@ from spark_log.metadata.records import (
     RegisterControllerRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
+    StripesRecord,
     TopicRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
@@ -60,6 +61,10 @@ AT_REST = [
         '"replicas":[1,2],"isr":[1],"leader":1,"leaderEpoch":0,"partitionEpoch":0,"joining":[2],'
         '"directories":[0,1],"addingReplicas":[2],"removingReplicas":[1],'
         '"eligibleLeaderReplicas":[2],"lastKnownElr":[1]}}',
+    ),
+    (
+        StripesRecord(topic_id="id", first_stripe=4, moving_to=2),
+        '{"type":"StripesRecord","version":0,"data":{"topicId":"id","firstStripe":4,"movingTo":2}}',
     ),
     (
         PartitionChangeRecord(topic_id="id", partition_id=3, isr=(2,), leader=2, joining=()),

@@ -69,6 +69,7 @@ FAILURES = [
     errors.InvalidTxnStateError,
     errors.KafkaTimeoutError,
     errors.LeaderNotAvailableError,
+    errors.StripesChangedError,
     errors.LogTruncatedError,
     errors.LogEndOffsetMismatchError,
     errors.LeaderEpochError,

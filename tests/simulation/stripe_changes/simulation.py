@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import ClassVar
 
+from spark_log.errors import StorageTimeoutError
 from spark_log.log.read import IsolationLevel
 from spark_log.log.stripe import home as stripe_home
 from spark_log.log.stripe import reader as stripe_reader
@@ -121,7 +122,10 @@ class StripeChangesSimulation(Simulation):
                 end = true.stable if level == "read_committed" else true.end
                 offset = 0
                 while True:
-                    batches, next_offset = log.read(offset, isolation_level=level)
+                    try:
+                        batches, next_offset = log.read(offset, isolation_level=level)
+                    except StorageTimeoutError:  # requests take as long as a listing is valid
+                        continue
                     reader.check(partition, offset, batches, next_offset, end)
                     if next_offset == offset:
                         break
