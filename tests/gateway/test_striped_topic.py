@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.errors import StorageUnavailableError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.partitions import GatewayPartition, TailWatch
@@ -343,6 +343,29 @@ class TestATransaction:
             assert puts.of_topic(TOPIC) == [before[0] + 1]
         for each in fetch_all(client, {0: 0, 1: 0, 2: 0}, isolation_level=1).values():
             assert len(rows_of(each)) >= 2
+
+
+def test_a_change_of_settings_is_used_by_the_next_append(root, gateway, client):
+    batches = {number: client_batch() for number in range(PARTITIONS)}
+    produce_all(client, batches)
+    Admin(root).alter_configs([ConfigResource("topic", TOPIC, {"max.message.bytes": 40})])
+    gateway.run(gateway.server.gateway.partitions.refresh())
+    answers = produce_all(client, batches)
+    assert {each.error_code for each in answers.values()} == {ErrorCode.MESSAGE_TOO_LARGE}
+    found = fetch_all(client, dict.fromkeys(batches, 0))
+    assert [len(rows_of(each)) for each in found.values()] == [2] * PARTITIONS
+
+
+def test_a_topic_that_is_created_again_begins_at_offset_0(root, gateway, client):
+    batches = {number: client_batch() for number in range(PARTITIONS)}
+    produce_all(client, batches)
+    admin = Admin(root)
+    admin.delete_topics([TOPIC])
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, topic_configs={"stripes": "1"})])
+    gateway.run(gateway.server.gateway.partitions.refresh())
+    assert {each.base_offset for each in produce_all(client, batches).values()} == {0}
+    found = fetch_all(client, dict.fromkeys(batches, 0))
+    assert [len(rows_of(each)) for each in found.values()] == [2] * PARTITIONS
 
 
 def offsets_request(numbers):
