@@ -5,11 +5,12 @@ from collections import Counter
 
 import pytest
 
-from spark_log import Admin, NewTopic
+from spark_log import Admin, ConfigResource, NewTopic
 from spark_log.errors import StorageUnavailableError
 from spark_log.gateway.errors import ErrorCode
 from spark_log.gateway.partitions import GatewayPartition, TailWatch
 from spark_log.gateway.partitions.append_queue import AppendQueue
+from spark_log.gateway.partitions.log_cursor import LogCursor
 from spark_log.gateway.protocol import message_class
 from spark_log.log.directory import PartitionDirectory
 from spark_log.log.stripe import StripeDirectory, StripeReader
@@ -193,7 +194,7 @@ def count_calls(monkeypatch, owner, method):
 
 
 class Requests:
-    """The requests that look for records, and the probes of the gateway."""
+    """The requests that look for records, the probes of the gateway, and its reads of logs."""
 
     def __init__(self, monkeypatch):
         self._calls = {
@@ -204,6 +205,7 @@ class Requests:
                 ("partitions", PartitionDirectory, "list_files"),
                 ("segments", PartitionDirectory, "open"),
                 ("probes", TailWatch, "_probe"),
+                ("reads", LogCursor, "read"),
             )
         }
 
@@ -258,8 +260,9 @@ class TestAFetch:
             requests.clear()
             found = fetch_all(client, offsets)
             assert [len(rows_of(each)) for each in found.values()] == [2] * PARTITIONS
-            assert set(requests.counts) <= {"probes", "objects"}
-            assert requests.counts["objects"] <= requests.counts["probes"] + 1
+            assert set(requests.counts) <= {"probes", "objects", "reads"}
+            # One probe may have been under way, and the fetch itself asks once.
+            assert requests.counts["objects"] <= requests.counts["probes"] + 2
 
     @pytest.mark.parametrize("isolation_level", [0, 1])
     def test_gets_what_this_gateway_appends_from_memory(self, client, monkeypatch, isolation_level):
@@ -282,6 +285,21 @@ class TestAFetch:
                 produce(client, client_batch(2 * number), partition=7)
                 (found,) = fetch_all(client, {7: 0}, max_wait_ms=30_000).values()
                 assert len(rows_of(found)) == 2 * number + 2
+
+    def test_has_the_error_of_the_stripe_in_each_partition(self, client, monkeypatch):
+        offsets = dict.fromkeys(range(PARTITIONS), 2)
+        produce_all(client, {number: client_batch() for number in offsets})
+        fetch_all(client, offsets)
+
+        def fails(_):
+            raise StorageUnavailableError("the storage is down")
+
+        monkeypatch.setattr(StripeReader, "poll", fails)
+        answer = client.ask("Fetch", 11, **fetch_fields(offsets))
+        codes = [each.error_code for each in answer.responses[0].partitions]
+        assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * PARTITIONS
+        monkeypatch.undo()
+        assert len(fetch_all(client, offsets)) == PARTITIONS
 
 
 class TestATransaction:
@@ -343,6 +361,29 @@ class TestATransaction:
             assert puts.of_topic(TOPIC) == [before[0] + 1]
         for each in fetch_all(client, {0: 0, 1: 0, 2: 0}, isolation_level=1).values():
             assert len(rows_of(each)) >= 2
+
+
+def test_a_change_of_settings_is_used_by_the_next_append(root, gateway, client):
+    batches = {number: client_batch() for number in range(PARTITIONS)}
+    produce_all(client, batches)
+    Admin(root).alter_configs([ConfigResource("topic", TOPIC, {"max.message.bytes": 40})])
+    gateway.run(gateway.server.gateway.partitions.refresh())
+    answers = produce_all(client, batches)
+    assert {each.error_code for each in answers.values()} == {ErrorCode.MESSAGE_TOO_LARGE}
+    found = fetch_all(client, dict.fromkeys(batches, 0))
+    assert [len(rows_of(each)) for each in found.values()] == [2] * PARTITIONS
+
+
+def test_a_topic_that_is_created_again_begins_at_offset_0(root, gateway, client):
+    batches = {number: client_batch() for number in range(PARTITIONS)}
+    produce_all(client, batches)
+    admin = Admin(root)
+    admin.delete_topics([TOPIC])
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, topic_configs={"stripes": "1"})])
+    gateway.run(gateway.server.gateway.partitions.refresh())
+    assert {each.base_offset for each in produce_all(client, batches).values()} == {0}
+    found = fetch_all(client, dict.fromkeys(batches, 0))
+    assert [len(rows_of(each)) for each in found.values()] == [2] * PARTITIONS
 
 
 def offsets_request(numbers):

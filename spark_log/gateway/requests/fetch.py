@@ -271,6 +271,8 @@ class _ReadOptions:
             for each in partitions
             if each.stripe is not None and self.probes_now(each, now_ms)
         }
+        if not stripes:
+            return
         polls = await asyncio.gather(*(each.poll() for each in stripes), return_exceptions=True)
         for stripe, error in zip(stripes, polls, strict=True):
             if error is None:
