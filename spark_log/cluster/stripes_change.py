@@ -109,8 +109,11 @@ def complete_change_of_stripes(
         directory = cluster.stripe(topic, stripe).directory
         begin_stripe(directory, of_stripe, {p: epochs[p] for p in of_stripe})
     if not topic.moving_to:
-        for number in topic.partitions:
-            ExistenceMarker(topic.partition_directory(number)).create(cluster.store)
+        map_requests(
+            cluster.store,
+            lambda number: ExistenceMarker(topic.partition_directory(number)).create(cluster.store),
+            sorted(topic.partitions),
+        )
 
     def decide(image: MetadataImage) -> Sequence[MetadataRecord]:
         return complete_stripes_change(image, topic)
@@ -171,6 +174,9 @@ def _end_stripes(
 ) -> dict[int, ProducerState]:
     """End the topic's stripes, and take them home; return the producers of all partitions."""
     producers: dict[int, ProducerState] = {}
+    for stripe in cluster.stripes(topic):
+        while stripe.take_home() is not None:
+            pass  # appends wait only for what comes until it ends
     for stripe in cluster.stripes(topic):
         number = stripe.directory.stripe
         of_stripe = {p: each for p, each in barriers.items() if topic.stripe_of(p) == number}

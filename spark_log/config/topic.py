@@ -160,8 +160,8 @@ class TopicConfig(ReplicationConfig):
         le=1024,
         description="Number of stripes of the topic. A stripe orders the batches of all its "
         "partitions by one put for many of them, for topics of many partitions on an object "
-        "store. Partition p is in stripe p modulo this number. Set when the topic is created; such "
-        "a topic has one replica, in the cluster's root. 0: each partition has a log of its own, "
+        "store. Such a topic has one replica, in the cluster's root. Changed by `spark-log topics "
+        "alter --stripes`, which moves the partitions. 0: each partition has a log of its own, "
         "and each append is a put. Not in Kafka.",
     )
     table_format: Literal["none", "delta"] = Field(

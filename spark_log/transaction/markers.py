@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from spark_log.cluster import Cluster
-from spark_log.errors import SparkLogError, UnknownTopicOrPartitionError
+from spark_log.errors import SparkLogError, StripesChangedError, UnknownTopicOrPartitionError
 from spark_log.log import LogAppendInfo
 from spark_log.metadata import MetadataImage
 from spark_log.record import EndTransactionMarker
@@ -63,6 +63,11 @@ class MarkerLog(Protocol):
         """Append the markers that the log does not have; see `PartitionLog.append_markers`."""
 
 
+_MAX_TRIES: Final = 12
+_PAUSE_MS: Final = 100
+"""Tries to put markers while the number of stripes of a topic changes, and the first pause between
+two of them: together some seconds."""
+
 OpenLog = Callable[[TopicIdPartition], MarkerLog | None]
 """A function that returns a partition's open log, to which nobody else appends meanwhile; None
 without one."""
@@ -96,8 +101,29 @@ def put_markers(
             open logs that are quick (`PartitionLog.is_quick`).
 
     Raises:
-        SparkLogError: a marker could not be put. The other partitions were tried too.
+        SparkLogError: a marker could not be put. The other partitions were tried too. If the number
+            of stripes of a topic changes meanwhile, they are tried again some times before.
     """
+    for attempt in range(1, _MAX_TRIES):
+        try:
+            _put_markers(cluster, state, partitions, open_log=open_log, at_once=at_once)
+        except StripesChangedError:
+            open_log = None  # the logs that are open may be where the partitions were before
+            cluster.clock.sleep_ms(_PAUSE_MS * attempt)
+        else:
+            return
+    _put_markers(cluster, state, partitions, open_log=open_log, at_once=at_once)
+
+
+def _put_markers(
+    cluster: Cluster,
+    state: TransactionMetadata,
+    partitions: Collection[TopicIdPartition] | None,
+    *,
+    open_log: OpenLog | None,
+    at_once: int,
+) -> None:
+    """Put the missing markers of a decided transaction, each where its partition is now."""
     missing = {
         partition: markers
         for partition, markers in transaction_markers(state).items()

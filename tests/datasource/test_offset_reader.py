@@ -270,3 +270,22 @@ def test_internal_topics_match_no_pattern(root):
     assert names == {"t"}
     with pytest.raises(Exception, match="__"):
         Admin(root).create_topics([NewTopic("__consumer_offsets")])
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_offsets_follow_a_topic_to_other_stripes(root, isolation):
+    found = reader(root, is_stream=True, subscribe="t", **{"isolation.level": isolation})
+    partitions = found.partitions()
+    fill(root, "t", 1, range(3))
+    ends = [by_number(found.latest(partitions))[1]]
+    for count in (2, 4, 0):
+        Admin(root).alter_stripes({"t": count})
+        fill(root, "t", 1, range(2))
+        found.partitions()  # as before each micro-batch
+        ends.append(by_number(found.latest(partitions))[1])
+        Admin(root).alter_stripes({"t": count + 1})
+        ends.append(by_number(found.latest(partitions))[1])  # the metadata are older
+        found.partitions()
+        ends.append(by_number(found.latest(partitions))[1])
+    assert ends == [3, 6, 7, 7, 10, 11, 11, 14, 15, 15]
+    assert by_number(found.earliest(partitions)) == {0: 0, 1: 0, 2: 0}

@@ -69,3 +69,23 @@ def test_batches_and_streams(spark: SparkSession, root: str, tmp_path: Path) -> 
     write(spark, root, 1200, 1300)
     copy()
     assert values(spark, root, "u") == list(range(1300))
+
+
+def test_a_stream_and_its_sink_go_on_while_stripes_change(
+    spark: SparkSession, root: str, tmp_path: Path
+) -> None:
+    stream = spark.readStream.format("spark_log").option("subscribe", "t")
+    stream = stream.option("startingOffsets", "earliest")
+    writer = stream.load(root).select("value").writeStream.format("spark_log")
+    writer = writer.options(path=root, topic="u", checkpointLocation=str(tmp_path / "checkpoint"))
+    query = writer.start()
+    try:
+        for number, count in enumerate((0, 3, 1)):
+            write(spark, root, 100 * number, 100 * number + 50)
+            query.processAllAvailable()
+            Admin(root).alter_stripes({"t": count, "u": count})
+            write(spark, root, 100 * number + 50, 100 * number + 100)
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    assert values(spark, root, "t") == values(spark, root, "u") == list(range(300))

@@ -217,3 +217,23 @@ def test_a_consumer_and_producer_in_transactions_copies_each_record_once(root, g
     cluster = Cluster(root)
     for stripe in cluster.stripes(cluster.topic("out")):
         assert stripe.directory.list().end_number > 0
+
+
+def test_clients_go_on_while_the_number_of_stripes_changes(gateway, root):
+    producer = producer_of(gateway)
+    transactional = producer_of(gateway, **{"transactional.id": "tx"})
+    transactional.init_transactions(TIMEOUT_S)
+    group = Group(gateway, 2, "in")
+    group.wait_for_assignment()
+    for number, count in enumerate((0, 3, 2)):
+        records = [(b"%d" % key, b"%d-%d" % (number, key)) for key in range(24)]
+        places = send(producer, "in", records[:12])
+        transactional.begin_transaction()
+        places |= send(transactional, "in", records[12:18])
+        Admin(root).alter_stripes({"in": count})
+        places |= send(transactional, "in", records[18:])
+        transactional.commit_transaction(TIMEOUT_S)
+        found = group.poll(len(records))
+        assert {each.value(): (each.partition(), each.offset()) for each in found} == places
+    for member in group.members:
+        member.close()

@@ -106,7 +106,6 @@ class GatewayPartition:
             clock_ms: returns monotonic time.
             stripe: the partition's stripe; None if it has a log of its own.
         """
-        self.stripe = stripe
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
@@ -118,11 +117,9 @@ class GatewayPartition:
         self._run_blocking = run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
-        if stripe is not None:
-            self._queue = stripe.queue
-            stripe.add(self)
-        else:
-            self._queue = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
+        self._queue_of_log = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
+        self._queue = self._queue_of_log
+        self.use_stripe(stripe)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unreplicated: Appended | None = None
         self._waiting: set[WaitingFetch] = set()
@@ -144,6 +141,17 @@ class GatewayPartition:
         self._cache.clear()
         self.logs.close()
         self._wake()
+
+    def use_stripe(self, stripe: GatewayStripe | None) -> None:
+        """Append to a stripe, or to a log, from now on; batches that wait stay in their queue.
+
+        Args:
+            stripe: the partition's stripe; None if it has a log of its own.
+        """
+        self.stripe = stripe
+        self._queue = self._queue_of_log if stripe is None else stripe.queue
+        if stripe is not None:
+            stripe.add(self)
 
     # --- appends ---------------------------------------------------------------------------------
 

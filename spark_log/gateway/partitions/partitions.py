@@ -189,10 +189,11 @@ class Partitions:
             partition=partition,
             stripe=None if stripe is None else stripe.stripe.reader,
         )
-        if found is not None:  # its settings have changed; batches that wait stay in its queue
+        if found is not None:  # its settings have changed
             opened = found[2]
             opened.logs.close()
             opened.logs = logs
+            opened.use_stripe(stripe)
         else:
             opened = GatewayPartition(
                 topic.name,

@@ -26,6 +26,7 @@ from spark_log.log.stripe.home_marker import encode_home
 from spark_log.log.stripe.stripe_object import StripeObject
 from spark_log.log.stripe.tail import StripeTail
 from spark_log.record import BatchHeader, int_array
+from spark_log.storage import map_requests
 
 _log = logging.getLogger(__name__)
 
@@ -178,10 +179,12 @@ class HomeTaker:
         return TakenHome(number, self._objects, len(self._records), self._bytes, has_more)
 
     def put_segments(self, records: Mapping[int, list[PlacedBatches]]) -> None:
-        """Put the records of each partition into one segment."""
+        """Put the records of each partition into one segment, many at the same time."""
         config = self._directory.config
         of_topic = config.compression_type
-        for partition, placed in sorted(records.items()):
+
+        def put(partition: int) -> None:
+            placed = records[partition]
             base_offset = placed[0].base_offset
             write_home(
                 self._open_partition(partition),
@@ -190,6 +193,8 @@ class HomeTaker:
                 compression="none" if of_topic == "producer" else of_topic,
                 index_interval_bytes=config.index_interval_bytes,
             )
+
+        map_requests(self._directory.store, put, sorted(records))
 
     def put_marker(self) -> None:
         """Put the marker, unless another process has put it."""
