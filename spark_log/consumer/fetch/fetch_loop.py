@@ -325,7 +325,8 @@ class FetchLoop:
                 self._beside += 1
                 return [cursor], 0.0
         # What is known of a stripe is read before more of it is looked for.
-        ends = [end for end in self._ends.values() if not self._in_stripes.has(end)]
+        turns, may_fetch = self._in_stripes, self._may_fetch
+        ends = [end for end in self._ends.values() if not turns.has(end, may_fetch)]
         due_ms, end = next_due_ms(ends, self._may_fetch)
         if end is not None and due_ms <= now_ms - _OVERDUE_MS:
             return [end], 0.0

@@ -24,9 +24,14 @@ class StripeTurns:
         self._queues: OrderedDict[str, list[tuple[int, int, FetchCursor]]] = OrderedDict()
         self._added = count()
 
-    def has(self, end: StripeEnd) -> bool:
-        """Return whether a partition of a stripe is queued."""
-        return end.path in self._queues
+    def has(self, end: StripeEnd, may_fetch: Callable[[FetchCursor], bool]) -> bool:
+        """Return whether a partition of a stripe is queued that may be read; see `pop`."""
+        queue = self._queues.get(end.path, [])
+        while queue and not may_fetch(queue[0][2]):
+            heappop(queue)[2].is_queued = False
+        if not queue:
+            self._queues.pop(end.path, None)
+        return bool(queue)
 
     def add(self, end: StripeEnd, cursor: FetchCursor) -> bool:
         """Queue a partition; return False if its next record is not known to be in the stripe."""

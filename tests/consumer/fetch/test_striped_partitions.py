@@ -184,6 +184,20 @@ def test_a_paused_partition_gets_its_records_when_it_is_resumed(open_consumer):
     assert consumer.taken == [4]
 
 
+def test_a_paused_partition_that_is_behind_keeps_the_stripe_from_nobody(open_consumer):
+    """The stripe is polled for the others, though what is known of it is not read."""
+    consumer = open_consumer(2, stripes=1)
+    consumer.append_objects(1, 2, 2)
+    consumer.append_objects(4 * MAX_OPEN_OBJECTS, 1, 1)
+    behind, other = consumer.cursors
+    while not other.is_at_end:
+        consumer.run_once()
+    assert behind.is_queued
+    consumer.loop.buffer.pause(behind)
+    consumer.taken.clear()
+    assert consumer.delay_ms(1) <= 1_000
+
+
 def test_a_stripe_without_readers_is_not_probed(open_consumer):
     consumer = open_consumer(8)
     consumer.wait(1_000)
