@@ -56,6 +56,8 @@ class FetchCursor:
         stripe: what the process has read of the partition's stripe, which the `FetchLoop` polls;
             None if the partition has a log of its own.
         seen_end: the end in the stripe that the last read at the log's end has seen.
+        until_number: the number of the object of the stripe before which this turn ends; None if
+            the turn was not given for some objects.
     """
 
     partition: TopicPartition
@@ -82,6 +84,7 @@ class FetchCursor:
     is_ready: bool = False
     stripe: StripeReader | None = field(init=False)
     seen_end: int = 0
+    until_number: int | None = None
     _stream: tuple[int, Batches] | None = None
 
     def __post_init__(self) -> None:
@@ -159,6 +162,13 @@ class FetchCursor:
         self.completed_bytes -= batch.size_bytes
         self.held_bytes -= batch.memory_bytes
         return batch
+
+    def is_turn_over(self, offset: int) -> bool:
+        """Return whether the record at an offset is in an object that belongs to a later turn."""
+        if self.stripe is None or self.until_number is None:
+            return False
+        number = self.stripe.number_at(self.partition.partition, offset)
+        return number is not None and number >= self.until_number
 
     def waits_for_stripe(self) -> bool:
         """Return whether the partition is read again when its stripe has more, and not before."""

@@ -10,8 +10,9 @@ the thread waits for a hint of the operating system that the partition's directo
 reads from time to time without a hint: no result depends on hints.
 
 Partitions of a stripe have one end together (`StripeEnd`). The thread probes it for all of them,
-and reads those that have got entries. Their turns are so short that they read the same objects one
-after the other: each object is opened and decoded once, and what it holds is shared.
+and reads those that have got entries. The one whose next record is in the oldest object comes
+first, and its turn is over a few objects later. So each object is opened and decoded once for all
+partitions (`StripeTurns`).
 
 With ``isolation.level=read_committed`` the end is the last stable offset. The transaction that
 begins at that offset is mostly ended by its producer. If the producer is gone, the thread ends it
@@ -38,6 +39,7 @@ from spark_log.consumer.fetch.completed_fetch import CompletedFetch
 from spark_log.consumer.fetch.fetch_buffer import FetchBuffer
 from spark_log.consumer.fetch.fetch_cursor import Batches, FetchCursor
 from spark_log.consumer.fetch.stripe_end import StripeEnd, next_due_ms
+from spark_log.consumer.fetch.stripe_turns import StripeTurns
 from spark_log.consumer.fetch.transaction_resolver import Resolve
 from spark_log.consumer.latency import Latency
 from spark_log.errors import (
@@ -141,6 +143,8 @@ class FetchLoop:
         self._by_directory: dict[str, FetchCursor] = {}
         self._ends: dict[str, StripeEnd] = {}  # by directory
         self._queue: deque[FetchCursor] = deque()
+        self._in_stripes = StripeTurns()
+        self._was_in_stripe = False
         self._behind: deque[FetchCursor] = deque()
         self._beside = 0
         self._last_records_ms = now_ms()
@@ -212,6 +216,10 @@ class FetchLoop:
             return
         if not cursor.is_queued and not cursor.is_read:
             cursor.is_queued = True
+            end = self._end_of(cursor)
+            if end is not None and not cursor.due_ms and self._in_stripes.add(end, cursor):
+                self.wake()
+                return
             is_behind = self._read_beside is not None and not cursor.is_at_end
             (self._behind if is_behind else self._queue).append(cursor)
         self.wake()
@@ -324,12 +332,19 @@ class FetchLoop:
                 cursor.is_read = cursor.is_beside = True
                 self._beside += 1
                 return [cursor], 0.0
-        due_ms, end = next_due_ms(self._ends.values(), self._may_fetch)
+        # What is known of a stripe is read before more of it is looked for.
+        turns, may_fetch = self._in_stripes, self._may_fetch
+        ends = [end for end in self._ends.values() if not turns.has(end, may_fetch)]
+        due_ms, end = next_due_ms(ends, self._may_fetch)
         if end is not None and due_ms <= now_ms - _OVERDUE_MS:
             return [end], 0.0
-        queued, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
-        if queued is not None:
-            return [queued], 0.0
+        self._was_in_stripe = not self._was_in_stripe  # both have their turns
+        picked = self._in_stripes.pop(self._may_fetch) if self._was_in_stripe else None
+        if picked is None:
+            picked, pause_ms = self._pick_queued(now_ms, min(pause_ms, due_ms - now_ms))
+        picked = picked or self._in_stripes.pop(self._may_fetch)
+        if picked is not None:
+            return [picked], 0.0
         return ([], pause_ms) if end is None or due_ms > now_ms else ([end], 0.0)
 
     def _pick_queued(self, now_ms: float, pause_ms: float) -> tuple[FetchCursor | None, float]:
@@ -417,6 +432,7 @@ class FetchLoop:
             with self._changed:
                 self._beside -= cursor.is_beside
                 cursor.is_read = cursor.is_beside = False
+                cursor.until_number = None
                 self.enqueue(cursor)
 
     def _fetch(self, cursor: FetchCursor) -> None:
@@ -436,7 +452,7 @@ class FetchLoop:
             is_beside = cursor.is_beside
             end = self._end_of(cursor)
             seen_end = 0 if end is None else end.known_end(cursor)
-        left_ends = self._segments_of_turn(end, is_beside=is_beside)
+        left_ends = self._segments_of_turn(cursor, end)
         began_ms = published_ms = self._now_ms()
         fetched: list[CompletedFetch] = []
         last: CompletedFetch | None = None
@@ -451,7 +467,7 @@ class FetchLoop:
                 fetched_bytes += last.size_bytes
                 left_bytes -= last.memory_bytes
                 if batch is None:  # the end of a segment, or an aborted batch
-                    left_ends -= 1
+                    left_ends = 0 if cursor.is_turn_over(next_offset) else left_ends - 1
                     at_once |= is_beside and self._now_ms() - published_ms >= _PUBLISH_MS
                     if is_beside and self._behind and self._now_ms() - began_ms >= _BESIDE_MS:
                         left_ends = 0
@@ -484,9 +500,11 @@ class FetchLoop:
                     self._now_ms() - began_ms,
                 )
 
-    def _segments_of_turn(self, end: StripeEnd | None, *, is_beside: bool) -> float:
-        """Return the number of segments that end a turn; each object of a stripe counts as one."""
-        most = math.inf if is_beside or self._read_beside is None else _BRIEF_SEGMENTS
+    def _segments_of_turn(self, cursor: FetchCursor, end: StripeEnd | None) -> float:
+        """Return the number of segments that end a turn."""
+        if cursor.until_number is not None:
+            return math.inf
+        most = math.inf if cursor.is_beside or self._read_beside is None else _BRIEF_SEGMENTS
         return most if end is None else min(most, end.reader.objects_in_turn)
 
     def _open(self, cursor: FetchCursor, version: int, offset: int) -> Batches:

@@ -145,8 +145,8 @@ class StripeReader(LogCache):
     Attributes:
         directory: the stripe's directory.
         polls_begun: the number of polls that have begun.
-        objects_in_turn: the number of objects that partitions may read in turn, so that each is
-            opened once for all of them: half of those that stay open.
+        objects_in_turn: the number of consecutive objects that partitions may read in turn, so that
+            each is opened once for all of them: half of those that stay open.
     """
 
     tail_class: ClassVar[type[StripeTail]] = StripeTail
@@ -332,6 +332,18 @@ class StripeReader(LogCache):
             index = places.index_of(base_offset) if places else None
             return None if places is None or index is None else places.at(index)
 
+    def number_at(self, partition: int, offset: int) -> int | None:
+        """Return the number of the object that has a record; None if it is not known, or at home.
+
+        Args:
+            partition: number of the partition.
+            offset: the record's offset.
+        """
+        with self._lock:
+            places = self._known_places(partition)
+            index = places.around(offset) if places and offset < places.end_offset else -1
+            return None if places is None or index < 0 else places.numbers(index, index + 1)[0]
+
     def _known_places(self, partition: int) -> _Places | None:
         self._forget_replaced()
         return self._places.get(partition)
@@ -444,8 +456,9 @@ class StripeReader(LogCache):
             return {}
         if self._objects.keys().isdisjoint(places.numbers(index - 1, index)):
             return {}
-        numbers = places.numbers(index + 1, index + self.objects_in_turn)
-        return {number: self._append_ids[number] for number in numbers}
+        numbers = places.numbers(index, index + self.objects_in_turn)
+        behind = numbers[0] + self.objects_in_turn
+        return {each: self._append_ids[each] for each in numbers[1:] if each < behind}
 
     def open_object(
         self, number: int, append_id: str, following: Mapping[int, str] = NO_OBJECTS

@@ -88,11 +88,12 @@ class StripedConsumer:
             log = self.writer_logs[number] = self.log(store, self.writers, number)
         log.append(numbered(0, 1))
 
-    def append_objects(self, count, partitions):
-        """Append objects of another process, each with a record of each partition."""
+    def append_objects(self, count, partitions, size):
+        """Append objects of another process, each with a record of the next ``size`` partitions."""
         for number in range(count):
             batch = BatchAppend(numbered(number, 1), None)
-            self.writers[0].appends.append([StripeEntry(each, batch) for each in range(partitions)])
+            numbers = [(number * size + each) % partitions for each in range(size)]
+            self.writers[0].appends.append([StripeEntry(each, batch) for each in numbers])
 
     def wait(self, duration_ms):
         """Let the loop run for a while; return the requests of this time."""
@@ -124,16 +125,17 @@ def open_consumer(memory_store, clock):
     return lambda *numbers, **config: StripedConsumer(memory_store, clock, *numbers, **config)
 
 
+@pytest.mark.parametrize("size", [40, 17])
 @pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
-def test_a_consumer_that_lags_opens_each_object_once_for_all_partitions(open_consumer, level):
-    """It has to open again those that were closed since they were found, and keeps few of them."""
+def test_a_consumer_that_lags_opens_each_object_once_for_all_partitions(open_consumer, level, size):
+    """Or again, if it was closed since it was found. Few are kept."""
     objects, partitions = 2 * MAX_OPEN_OBJECTS, 40
     consumer = open_consumer(partitions, stripes=1, isolation_level=level)
-    consumer.append_objects(objects, partitions)
-    while len(consumer.taken) < objects * partitions:
+    consumer.append_objects(objects, partitions, size)
+    while len(consumer.taken) < objects * size:
         consumer.run_once()
     opened = [path for path in consumer.requests if path.endswith(".stripe")]
-    assert len(opened) <= 2 * objects + 3
+    assert len(opened) <= 3 * objects
     gc.collect()
     kept = [each for each in gc.get_objects() if isinstance(each, StripeObject)]
     assert len(kept) <= MAX_OPEN_OBJECTS + 2  # and those that could not be opened at the end
@@ -144,7 +146,7 @@ def test_the_directories_of_partitions_are_not_listed_while_nothing_is_at_home(
     open_consumer, level
 ):
     consumer = open_consumer(40, stripes=1, isolation_level=level)
-    consumer.append_objects(1, 40)
+    consumer.append_objects(1, 40, 40)
     while len(consumer.taken) < 40:
         consumer.run_once()
     assert [path for path in consumer.requests if "flights-" in path] == []
@@ -189,6 +191,20 @@ def test_a_paused_partition_gets_its_records_when_it_is_resumed(open_consumer):
     consumer.loop.enqueue(consumer.cursors[4])
     consumer.wait(1_000)
     assert consumer.taken == [4]
+
+
+def test_a_paused_partition_that_is_behind_keeps_the_stripe_from_nobody(open_consumer):
+    """The stripe is polled for the others, though what is known of it is not read."""
+    consumer = open_consumer(2, stripes=1)
+    consumer.append_objects(1, 2, 2)
+    consumer.append_objects(4 * MAX_OPEN_OBJECTS, 1, 1)
+    behind, other = consumer.cursors
+    while not other.is_at_end:
+        consumer.run_once()
+    assert behind.is_queued
+    consumer.loop.buffer.pause(behind)
+    consumer.taken.clear()
+    assert consumer.delay_ms(1) <= 1_000
 
 
 def test_a_stripe_without_readers_is_not_probed(open_consumer):
