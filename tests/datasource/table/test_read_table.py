@@ -312,6 +312,7 @@ def test_a_root_whose_path_has_unusual_characters(spark, tmp_path):
     check(read_table(spark, root, TOPIC), expected(root))
 
 
+@pytest.mark.long
 def test_two_hundred_partitions_are_one_scan(spark, tmp_path):
     root = str(tmp_path / "wide")
     settings = {"table.format": "delta"}
