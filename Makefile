@@ -11,7 +11,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-own-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-stripes test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-own-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,12 @@ test: java venv s3-server duckdb ## Run the tests; ARGS='-k segment' picks some,
 
 test-long: java venv s3-server prometheus ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
 	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
+
+# The tests of clients, and the campaigns whose topics an Admin creates.
+STRIPED = producer consumer transaction admin topic_read faults
+
+test-stripes: venv s3-server ## Run the tests of clients, and those that kill processes, with topics of 4 stripes
+	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" --stripes 4 $(STRIPED:%=tests/%) $(ARGS)
 
 test-pythons: ## Run the tests that need no Spark on each supported Python; PYTHONS=3.12 picks one
 	@for version in $(PYTHONS); do \

@@ -399,6 +399,7 @@ class TestWakeup:
 
 
 class TestDamage:
+    @pytest.mark.partition_logs_only("damages a file of a partition")
     def test_is_named_and_can_be_sought_past(self, root, open_consumer):
         append(root, numbered(0, 4))
         append(root, numbered(4, 6))
@@ -410,6 +411,7 @@ class TestDamage:
         consumer.seek(T0, 4)
         assert read_values(consumer, 2) == numbered(4, 6)
 
+    @pytest.mark.partition_logs_only("damages a file of a partition")
     def test_is_not_looked_for_without_checksums(self, root, open_consumer):
         append(root, numbered(0, 4))
         damage(root, 0, b"0123")
