@@ -7,7 +7,7 @@ import pytest
 from tests.simulation import simulate_many
 from tests.simulation.runner import SUBJECTS
 
-SEEDS = 60
+SEEDS = 40
 MORE_SEEDS = {"log": 200}
 """Those whose seeds are quick."""
 
