@@ -5,9 +5,13 @@ BIN := $(VENV)/bin
 # The classifiers of setup.cfg name them, and CI runs all tests on each.
 PYTHONS ?= 3.11 3.12 3.13
 
+# Many images set it, and then each of the tests' processes compiles all tests again: a run of them
+# takes 16 s more on each core.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL: # Java is checked before the environment is made
-.PHONY: help demo notebooks test test-long test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-own-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
+.PHONY: help demo notebooks test test-long test-stripes test-pythons test-clients coverage test-stores s3-server duckdb trino gateway-suites kafka-suites prometheus bench-exporter bench-console bench-gateway-idle bench-gateway-connect bench-gateway-producers bench-own-producers bench-gateway-tools simulate simulate-groups simulate-offsets simulate-transactions simulate-gateways check lint english types layers format docs site bench bench-kafka bench-streams bench-reads bench-clients bench-mirror bench-transactions bench-committed-reads bench-replication bench-compaction bench-requests bench-record-batches bench-gateway bench-gateway-executor bench-gateway-streams bench-tables bench-log java venv clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +32,12 @@ test: java venv s3-server duckdb ## Run the tests; ARGS='-k segment' picks some,
 
 test-long: java venv s3-server prometheus ## Run the tests that take minutes: campaigns of kills, clusters, the commands of the README
 	@$(BIN)/python -m pytest $(TOGETHER) -m long $(ARGS)
+
+# The tests of clients, and the campaigns whose topics an Admin creates.
+STRIPED = producer consumer transaction admin topic_read faults
+
+test-stripes: venv s3-server ## Run the tests of clients, and those that kill processes, with topics of 4 stripes
+	@$(BIN)/python -m pytest $(TOGETHER) -m "not long and not spark" --stripes 4 $(STRIPED:%=tests/%) $(ARGS)
 
 test-pythons: ## Run the tests that need no Spark on each supported Python; PYTHONS=3.12 picks one
 	@for version in $(PYTHONS); do \
@@ -200,8 +210,8 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): 1.2 GB, a minute or more the first time"
 	@$(PYTHON) -m venv $(VENV)
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip install -q -c constraints.txt -e '.[dev,s3,bench]'
-# pip compiles what it installs, but not this package. Without bytecode each command compiles its modules again where
-# PYTHONDONTWRITEBYTECODE is set, as in many images: a third of its time.
+# pip compiles what it installs, but not this package. Without bytecode a command that runs without make compiles its
+# modules again where PYTHONDONTWRITEBYTECODE is set, as in many images: a third of its time.
 	@$(BIN)/python -m compileall -q spark_log
 	@touch $@
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.storage.emptying import delete_everything
-from tests.striped_topics import give_stripes
+from tests.striped_topics import give_stripes, skip_tests_of_partition_logs
 
 # Each Spark of the tests reads its settings here: Delta's jars without Spark's own, and fewer logs.
 os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parents[1] / "conf"))
@@ -56,8 +56,10 @@ def pytest_configure(config):
         give_stripes(pytest.MonkeyPatch(), stripes)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Run long tests first, so that no worker runs one alone at the end."""
+    if config.getoption("--stripes"):
+        skip_tests_of_partition_logs(items)
     items.sort(key=lambda item: "tests/faults" not in str(item.path) and not _uses_spark(item))
 
 

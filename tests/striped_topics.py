@@ -1,6 +1,9 @@
-"""All tests with striped topics: ``pytest --stripes 4`` creates those in place of others."""
+"""Tests with striped topics: ``pytest --stripes 4`` creates those in place of others."""
 
+import re
 from dataclasses import replace
+
+import pytest
 
 from spark_log.admin import topics
 from spark_log.metadata import topic_records
@@ -22,3 +25,23 @@ def striped(topic, stripes):
     if has_others or "stripes" in configs or str(configs.get("file.delete.delay.ms", 1)) == "0":
         return topic
     return replace(topic, topic_configs={**topic.topic_configs, "stripes": stripes})
+
+
+def skip_tests_of_partition_logs(items):
+    """Leave out the tests that are marked ``partition_logs_only``."""
+    for item in items:
+        if (mark := item.get_closest_marker("partition_logs_only")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"not for stripes: {mark.args[0]}"))
+
+
+def is_in(path, text):
+    """Return whether a path has a text. ``/t-1`` is also the stripe that has this partition of t.
+
+    A topic of such a test has no more partitions than stripes. ``/t-`` is any partition of t.
+    """
+    partition = re.fullmatch(r"/?([a-z]+)-([0-9]*)", text)
+    if partition is None:
+        return text in path
+    topic, number = partition.groups()
+    stripe = rf"(.*/)?{topic}\.[^/]+/__stripes/{number or '[0-9]+'}/.*"
+    return text in path or re.fullmatch(stripe, path) is not None

@@ -202,9 +202,8 @@ def plan_version(
                 topic=topic.name,
             )
     logs = {number: cluster.partition_log(topic, number) for number in sorted(numbers)}
-    for stripe in {log.stripe for log in logs.values()}:
-        if stripe is not None:  # the partitions of a stripe share a poll
-            stripe.reader.poll()
+    stripes = {log.stripe for log in logs.values() if log.stripe is not None}
+    map_requests(cluster.store, lambda stripe: stripe.reader.poll(), stripes)
     planner = _Planner(cluster, topic, version, bounds, with_log=with_log)
     reads = map_requests(
         cluster.store, lambda number: planner.partition(number, logs[number]), logs

@@ -12,6 +12,7 @@ def root(s3_server):
     return f"{s3_server.new_bucket()}/some/root"
 
 
+@pytest.mark.partition_logs_only("deletions take records home in one batch")
 def test_everything_is_done_as_on_a_disk(s3_server, root):
     options = s3_server.storage_options
     admin = Admin(root, storage_options=options)

@@ -48,6 +48,7 @@ class TestDescribe:
         )
         assert admin.list_brokers() == list(described.brokers)
 
+    @pytest.mark.partition_logs_only("moves partitions to a broker")
     def test_partitions_of_which_it_holds_a_replica_are_counted(self, admin, cluster):
         hold_replica(cluster)
         one = admin.list_brokers()[1]
@@ -76,6 +77,7 @@ class TestChange:
         assert admin.unregister_broker(1) == []
         assert [broker.broker_id for broker in admin.list_brokers()] == [0]
 
+    @pytest.mark.partition_logs_only("moves partitions to a broker")
     def test_a_broker_with_replicas_is_unregistered_when_they_were_moved(self, admin, cluster):
         hold_replica(cluster)
         assert admin.unregister_broker(1) == [TopicPartition("a", 0)]

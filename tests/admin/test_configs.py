@@ -20,6 +20,7 @@ from spark_log.metadata import MetadataImage, PartitionChangeRecord
 from tests.metadata.support import metadata_files
 
 
+@pytest.mark.partition_logs_only("tells all configs that a topic has set")
 class TestConfigs:
     def test_changes_are_described_with_their_source(self, admin):
         admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**21})])
@@ -105,6 +106,7 @@ class TestConfigs:
 OWN = {"segment.bytes": 2**21, "retention.ms": 1000, "compression.type": "zstd"}
 
 
+@pytest.mark.partition_logs_only("tells all configs that a topic has set")
 class TestReset:
     @pytest.fixture(autouse=True)
     def topic(self, admin):
@@ -141,6 +143,7 @@ class TestReset:
         assert self.overrides(admin) == sorted(OWN)
 
 
+@pytest.mark.partition_logs_only("tells all configs that a topic has set")
 def test_a_lower_min_insync_replicas_makes_nobody_eligible_in_the_same_change(admin, root):
     def change(**fields):
         cluster.metadata.commit(

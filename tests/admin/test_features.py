@@ -21,6 +21,7 @@ def level(root):
     return feature.finalized_level
 
 
+@pytest.mark.partition_logs_only("stripes finalize a feature")
 def test_a_new_cluster_uses_no_feature_and_one_can_be_finalized_once(admin, root):
     assert level(root) == 0
     admin.update_features({"table.version": 1}, validate_only=True)
@@ -30,6 +31,7 @@ def test_a_new_cluster_uses_no_feature_and_one_can_be_finalized_once(admin, root
     assert level(root) == 1
 
 
+@pytest.mark.partition_logs_only("stripes finalize a feature")
 @pytest.mark.parametrize(
     ("updates", "message"),
     [

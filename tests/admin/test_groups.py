@@ -160,6 +160,7 @@ def test_lag_counts_what_can_be_read_and_tells_what_was_deleted_unread(
     assert admin._runtime.cluster().suppressed.counts() == {}  # noqa: SLF001
 
 
+@pytest.mark.partition_logs_only("deletes records while a partition is listed")
 def test_records_that_are_deleted_while_a_lag_is_read_are_no_error(
     cluster, admin, table, monkeypatch
 ):

@@ -15,6 +15,7 @@ from tests.record.samples import numbered
 
 
 class TestLogDirs:
+    @pytest.mark.partition_logs_only("measures files of a partition")
     def test_a_root_holds_every_replica(self, admin, root):
         admin.create_topics([NewTopic("b"), NewTopic("a", 2)])
         log = append(root, "a", 4, partition=1)

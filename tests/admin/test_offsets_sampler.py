@@ -112,6 +112,7 @@ def test_no_committed_offset_is_behind_the_end_that_was_read_with_it(cluster, mo
     assert (ends(sample), positions(sample)) == ([1, 0], {0: (1, 0, 0)})
 
 
+@pytest.mark.partition_logs_only("counts and damages files of a partition")
 def test_a_position_is_looked_up_once(cluster):
     append(cluster, 9, 5, 2)
     commit(cluster, "g", 1, P0)
@@ -140,6 +141,7 @@ def test_lookups_of_times_are_limited_to_the_largest_lags(cluster, monkeypatch):
     assert positions(sampler.sample()) == {0: (0, 3, 9000), 1: (0, 1, 7000)}, "in a later sample"
 
 
+@pytest.mark.partition_logs_only("counts and damages files of a partition")
 def test_a_partition_that_cannot_be_read_is_left_out_and_counted(cluster, tmp_path):
     append(cluster, 1)
     append(cluster, 1, partition=1)

@@ -41,6 +41,7 @@ TRIES = 8
 
 
 class TestRounds:
+    @pytest.mark.partition_logs_only("each stripe is read for its topic")
     def test_partitions_of_many_topics_are_described_at_the_same_time(self, root, monkeypatch):
         Admin(root).create_topics([NewTopic(f"topic-{number}", 2) for number in range(8)])
         stores = []
@@ -78,6 +79,7 @@ class TestCreate:
         assert len(metadata_files(root)) == 1
         assert len(topic_names(root)) == 10
 
+    @pytest.mark.partition_logs_only("tells all configs that a topic has set")
     def test_configs_are_kept_as_they_were_checked(self, admin, root):
         configs = {
             "segment.bytes": "1048576",
@@ -176,6 +178,7 @@ class TestValidateOnly:
 
 
 class TestDescribe:
+    @pytest.mark.partition_logs_only("tells all configs that a topic has set")
     def test_it_tells_offsets_sizes_and_segments_of_every_partition(self, admin, root):
         ids = admin.create_topics([NewTopic("a", 2)])
         cluster = Cluster(root)
@@ -205,6 +208,7 @@ class TestDescribe:
             admin.describe_topics(["weather", "fligths"])
         assert (caught.value.topic, caught.value.near) == ("fligths", ("flights",))
 
+    @pytest.mark.partition_logs_only("tells all configs that a topic has set")
     def test_a_description_stays_what_it_was(self, admin, root):
         admin.create_topics([NewTopic("a", topic_configs={"segment.bytes": 2**20})])
         (described,) = admin.describe_topics()
@@ -300,6 +304,7 @@ class TestDelete:
         assert admin.list_topics() == ["c"]
         assert len(metadata_files(root)) == 2
 
+    @pytest.mark.partition_logs_only("an append to a deleted stripe has another error")
     def test_a_topic_created_again_is_another_topic_with_none_of_the_old_data(self, admin, root):
         old_id = admin.create_topics([NewTopic("a")])["a"]
         cluster = Cluster(root)

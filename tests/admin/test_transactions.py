@@ -176,6 +176,7 @@ class TestAborts:
 
 
 class TestHanging:
+    @pytest.mark.partition_logs_only("objects have the time of a listing")
     def test_a_late_record_of_a_complete_transaction_hangs_until_it_is_aborted(self, admin, root):
         coordinator, producer = begin_transaction(root, "orders", P0)
         coordinator.commit(producer)

@@ -39,6 +39,7 @@ def root(s3_server, tmp_path):
     return root
 
 
+@pytest.mark.long
 def test_a_topic_is_made_written_read_and_deleted(spark_log, root):
     spark_log("topics", "create", "events", "--partitions", "2")
     assert "events" in spark_log("topics", "list")

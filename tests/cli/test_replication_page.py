@@ -12,7 +12,8 @@ ROOT = "/mnt/disk0/log"
 QUORUM = f"{ROOT},/mnt/disk4/log,/mnt/disk5/log"
 
 
-@pytest.mark.parametrize("root", [ROOT, pytest.param(QUORUM, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("root", [ROOT, QUORUM])
 def test_the_page_can_be_followed_from_its_beginning(shell, folder, tmp_path, capsys, root):
     for block in blocks("docs/replication.md"):
         code = block.code.replace(ROOT, root).replace("/mnt/", f"{tmp_path}/")

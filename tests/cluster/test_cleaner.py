@@ -125,14 +125,19 @@ class TestAnObjectStore:
     PARTITIONS = 20
 
     @pytest.fixture
-    def many(self, tmp_path, monkeypatch):
-        """Return the root of a topic of many partitions with a record each, and its stores."""
+    def filled(self, tmp_path):
+        """Return the root of a topic of many partitions with a record each."""
         url = str(tmp_path / "many")
         Admin(url).create_topics(
             [NewTopic("t", self.PARTITIONS, topic_configs={"retention.ms": -1})]
         )
         for number in range(self.PARTITIONS):
             append(url, "t", 1, partition=number)
+        return url
+
+    @pytest.fixture
+    def stores(self, monkeypatch):
+        """Return the stores that are opened from now on: each of their requests takes a while."""
         stores = []
 
         def open_slow(*args, **kwargs):
@@ -140,7 +145,11 @@ class TestAnObjectStore:
             return stores[-1]
 
         monkeypatch.setattr(cluster_module, "open_store", open_slow)
-        return url, stores
+        return stores
+
+    @pytest.fixture
+    def many(self, filled, stores):
+        return filled, stores
 
     def test_partitions_are_looked_at_at_the_same_time(self, many):
         url, stores = many
@@ -157,14 +166,15 @@ class TestAnObjectStore:
         probes = [path for path in stores[-1].called("put") if path.endswith(".tmp")]
         assert len(probes) == 1
 
-    def test_one_partition_at_a_time_is_rewritten(self, many, monkeypatch):
-        url, _ = many
+    def test_one_partition_at_a_time_is_rewritten(self, filled, request, monkeypatch):
+        url = filled
         Admin(url).alter_configs(
             [ConfigResource(ConfigResourceType.TOPIC, "t", {"segment.bytes": 2_097_152})]
         )
         for number in range(3):
             for at in range(1, 20):
                 append(url, "t", 1, partition=number, first=at)
+        request.getfixturevalue("stores")
         running, most = [], []
         merge_levels = PartitionCleaner._merge_levels  # noqa: SLF001
 

@@ -8,6 +8,8 @@ from spark_log.log.verify import LogSeverity
 from tests.parquet_twins import PARTITIONS, make_twins, segment_kinds
 from tests.record.samples import START_US
 
+pytestmark = pytest.mark.partition_logs_only("cleans a log by hand")
+
 LEVELS = ["read_committed", "read_uncommitted"]
 
 

@@ -12,10 +12,11 @@ PARTITIONS = [TopicPartition("t", number) for number in range(12)]
 TRIES = 8
 
 
-@pytest.fixture
-def root(tmp_path):
+@pytest.fixture(params=[0, 4], ids=["partition logs", "4 stripes"])
+def root(request, tmp_path):
     url = str(tmp_path / "root")
-    Admin(url).create_topics([NewTopic("t", len(PARTITIONS))])
+    configs = {"stripes": request.param}
+    Admin(url).create_topics([NewTopic("t", len(PARTITIONS), topic_configs=configs)])
     with Producer(url) as producer:
         for tp in PARTITIONS:
             producer.send("t", b"value", partition=tp.partition, timestamp_ms=1_000)
@@ -67,6 +68,7 @@ def test_rounds_do_not_grow_with_the_partitions(root, stores, look_up, expected,
     assert min(taken) < len(PARTITIONS)
 
 
+@pytest.mark.parametrize("root", [0], indirect=True)
 def test_damage_of_one_partition_is_told(root, stores, tmp_path):
     (damaged,) = tmp_path.glob("root/t.*/t-7/*.log")
     damaged.chmod(0o600)

@@ -129,6 +129,7 @@ class TestReset:
 
 
 class TestOutOfRange:
+    @pytest.mark.partition_logs_only("deletes files of a partition")
     def test_goes_on_by_the_policy_when_retention_passed_the_position(self, root, open_consumer):
         append(root, numbered(0, 5))
         append(root, numbered(5, 8))

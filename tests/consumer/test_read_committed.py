@@ -132,6 +132,7 @@ class TestPollsOfAbortedRecords:
             assert moved[T0] == consumer.position(T0) > position
             position = moved[T0]
 
+    @pytest.mark.partition_logs_only("damages a file of a partition")
     def test_return_before_an_error_behind_them(self, root, open_consumer, writer):
         writer.send(b"lost")
         writer.abort()

@@ -98,6 +98,7 @@ class TestPoll:
         with pytest.raises(ValueError, match="max_records"):
             open_consumer("t").poll_table(max_records=wrong)
 
+    @pytest.mark.partition_logs_only("writes a file of a partition")
     def test_control_batches_and_gaps_are_passed_over(self, root, open_consumer):
         log = log_of(root)
         schema = segment_schema(log.files.topic_id, 0).append(OFFSET_DELTA_FIELD)
@@ -126,6 +127,7 @@ class TestPoll:
         consumer.seek(T0, 5)
         assert read_values(consumer, 1) == [b"7"]
 
+    @pytest.mark.partition_logs_only("writes a file of a partition")
     def test_the_position_goes_behind_control_batches_at_the_end(self, root, open_consumer):
         log = log_of(root)
         parts = [Part([row(b"0")]), Part([row(b"marker")], attributes=0x20)]
@@ -397,6 +399,7 @@ class TestWakeup:
 
 
 class TestDamage:
+    @pytest.mark.partition_logs_only("damages a file of a partition")
     def test_is_named_and_can_be_sought_past(self, root, open_consumer):
         append(root, numbered(0, 4))
         append(root, numbered(4, 6))
@@ -408,6 +411,7 @@ class TestDamage:
         consumer.seek(T0, 4)
         assert read_values(consumer, 2) == numbered(4, 6)
 
+    @pytest.mark.partition_logs_only("damages a file of a partition")
     def test_is_not_looked_for_without_checksums(self, root, open_consumer):
         append(root, numbered(0, 4))
         damage(root, 0, b"0123")

@@ -40,6 +40,7 @@ def values(root: str, topic: str = "u") -> list[int]:
     return [int(value) for batch in found for value in batch]
 
 
+@pytest.mark.long
 def test_a_moved_checkpoint_goes_on_where_it_was(
     spark: SparkSession, root: str, tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_copied_checkpoint_is_the_same_query_and_writes_a_batch_once(
     assert values(root) == list(range(11)), "its batch begins with the other's, and goes on"
 
 
+@pytest.mark.long
 def test_a_copied_checkpoint_for_another_topic_is_another_writer(
     spark: SparkSession, root: str, tmp_path: Path
 ) -> None:

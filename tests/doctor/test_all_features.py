@@ -206,6 +206,7 @@ def test_all_names_are_known_before_and_after_cleaning(disks):
     assert_healthy(disks.root)
 
 
+@pytest.mark.long
 def test_a_mirror_of_it_has_known_names_only(disks, tmp_path):
     target = str(tmp_path / "target")
     Admin(target).create_topics([NewTopic("other")])

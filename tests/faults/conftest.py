@@ -3,6 +3,20 @@
 import pytest
 
 
+def with_and_without_stripes(stripes):
+    """Let a test run at each `address`, with that number of stripes and with none.
+
+    The quick tests have each place and each kind of topic once, the long ones the rest.
+    """
+    places = [
+        ("local", 0),
+        ("S3 server", stripes),
+        pytest.param("local", stripes, marks=pytest.mark.long),
+        pytest.param("S3 server", 0, marks=pytest.mark.long),
+    ]
+    return pytest.mark.parametrize(("address", "stripes"), places, indirect=["address"])
+
+
 @pytest.fixture(params=["local", "S3 server"])
 def address(request, tmp_path):
     """Return the URL of a root that does not exist yet, and its storage options."""

@@ -52,7 +52,7 @@ def check(report):
 
 
 def test_bits_flipped_in_each_kind_of_file_are_noticed(tmp_path):
-    check(flip(tmp_path, 6, 1))
+    check(flip(tmp_path, 3, 1))
 
 
 @pytest.mark.long

@@ -68,23 +68,28 @@ class CreatesTopics(Client):
 
 class Sends(Client):
     transactional_id: ClassVar[str | None] = None
+    topic: ClassVar[str] = "t"
 
     def __init__(self, root):
         super().__init__(root)
         self.producer = Producer(root, linger_ms=0, transactional_id=self.transactional_id)
 
     def act(self):
-        self.producer.send("t", b"%d" % self.done, partition=0).result(30)
+        self.producer.send(self.topic, b"%d" % self.done, partition=0).result(30)
         self.done += 1
 
     def act_while_away(self):
-        sent = self.producer.send("t", b"waits", partition=0)
+        sent = self.producer.send(self.topic, b"waits", partition=0)
         with pytest.raises(KafkaTimeoutError):
             self.producer.flush(0.2)
         assert not sent.done()
 
     def close(self):
         self.producer.close(0)
+
+
+class SendsToStripes(Sends):
+    topic = "striped"
 
 
 class SendsInTransactions(Sends):
@@ -154,6 +159,7 @@ class TakesProducerIds(Client):
 CLIENTS = [
     CreatesTopics,
     Sends,
+    SendsToStripes,
     SendsInTransactions,
     CommitsOffsets,
     BeginsTransactions,
@@ -179,9 +185,11 @@ def opened(kind, root, done=0):
 
 
 def make_root(root: Path) -> None:
-    Admin(root).create_topics([NewTopic("t")])
+    striped = NewTopic("striped", topic_configs={"stripes": 2})
+    Admin(root).create_topics([NewTopic("t"), striped])
     with Producer(root) as producer:
-        producer.send("t", b"first").result(30)
+        for topic in ("t", "striped"):
+            producer.send(topic, b"first").result(30)
     with Consumer(root=root, group_id="g") as consumer:
         consumer.assign([P0])
         consumer.commit({P0: OffsetAndMetadata(1)})

@@ -5,6 +5,8 @@ import logging
 import os
 import random
 
+import pytest
+
 from tests.faults.clean_campaign import CleanCampaign
 from tests.faults.clean_checks import check_commands, check_results
 from tests.faults.clean_process import run
@@ -24,6 +26,9 @@ _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
 
+@pytest.mark.parametrize(
+    "address", ["S3 server", pytest.param("local", marks=pytest.mark.long)], indirect=True
+)
 def test_nothing_is_lost_or_comes_back_although_cleaners_and_clients_are_killed(address, tmp_path):
     url, storage_options = address
     notes = tmp_path / "notes"

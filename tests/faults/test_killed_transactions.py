@@ -11,6 +11,7 @@ import pytest
 
 from spark_log import Admin, NewTopic, Producer
 from spark_log.cluster import Cluster
+from tests.faults.conftest import with_and_without_stripes
 from tests.faults.managed_process import ManagedProcess
 from tests.faults.notes import read_notes
 from tests.faults.transactional_process import PARTITIONS, Transactor, transact_until_stopped
@@ -24,15 +25,15 @@ _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
 
 
-@pytest.fixture(params=[0, 4], ids=["partition logs", "4 stripes"])
-def place(address, request):
+@pytest.fixture
+def place(address, stripes):
     """Return the address and the storage options of a root with a topic."""
     root, options = address
     with Admin(root, storage_options=options) as admin:
         config = {
             "flush.on.append": "false",
             "merge.tail.segments": "8",
-            "stripes": str(request.param),
+            "stripes": str(stripes),
         }
         admin.create_topics([NewTopic("t", PARTITIONS, topic_configs=config)])
     return address
@@ -148,6 +149,7 @@ def _values(log, isolation_level):
             yield value.decode()
 
 
+@with_and_without_stripes(4)
 def test_transactions_are_whole_or_not_seen_although_their_producers_are_killed_and_stopped(
     place, tmp_path
 ):

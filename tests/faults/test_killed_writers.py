@@ -8,6 +8,7 @@ import pytest
 
 from spark_log.storage import open_store
 from tests.faults.campaign import Campaign
+from tests.faults.conftest import with_and_without_stripes
 from tests.faults.log_checks import check_results
 from tests.log.support import DIRECTORY
 
@@ -39,7 +40,7 @@ def store(address):
         pytest.param(False, id="not idempotent", marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize("stripes", [0, 1])
+@with_and_without_stripes(1)
 def test_every_acknowledged_record_is_there_although_writers_are_killed_and_stopped(
     idempotent, stripes, store, tmp_path
 ):

@@ -94,6 +94,7 @@ def poll_for_ever(consumer):
         consumer.poll(timeout_ms=1000)
 
 
+@pytest.mark.partition_logs_only("removes files of a partition")
 class TestSegments:
     def test_the_last_ones_that_a_snapshot_tells_of(self, root):
         produce(root, 0, SEGMENTS)
@@ -199,6 +200,7 @@ class TestSegments:
         assert errors_of_verify(root)
 
 
+@pytest.mark.partition_logs_only("removes files of a partition")
 class TestDirectories:
     def test_a_partitions_directory_under_a_producer_that_lives(self, root):
         with Producer(root, linger_ms=0) as producer:

@@ -10,6 +10,7 @@ from spark_log import Admin, Consumer, NewTopic, Producer, TopicPartition, Trans
 from spark_log.cluster import Cluster
 from spark_log.storage.local import LocalStore
 from tests.producer.support import committed
+from tests.striped_topics import is_in
 from tests.waiting import wait_until
 
 TIMEOUT_MS = 1_000
@@ -24,12 +25,12 @@ def stop_in_a_transaction(root, stopped_in):
         stopped_in: ``send``: between two records; ``put``: after all checks of a record, before its
             file has its name; ``decision``: before the decision to commit has its name.
     """
-    path = {"put": "/t-1/", "decision": "__transaction_state/ids", "send": None}[stopped_in]
+    path = {"put": "/t-1", "decision": "__transaction_state/ids", "send": None}[stopped_in]
     stopped: list[str] = []
     put_if_absent = LocalStore.put_if_absent
 
     def put(self, target, *given, **how):
-        if path is not None and path in target and is_armed and not stopped:
+        if path is not None and is_in(target, path) and is_armed and not stopped:
             stopped.append(target)
             os.kill(os.getpid(), signal.SIGSTOP)
         return put_if_absent(self, target, *given, **how)

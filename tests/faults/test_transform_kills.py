@@ -34,7 +34,7 @@ from tests.faults.transform_process import (
 from tests.log.support import values_of
 from tests.waiting import wait_until
 
-DURATION_S = float(os.environ.get("FAULTS_SECONDS", "6"))
+DURATION_S = float(os.environ.get("FAULTS_SECONDS", "4"))
 """Duration of the faults. A long run, which logs its events and results:
 
 FAULTS_SECONDS=300 FAULTS_MEMBERS=8 pytest tests/faults/test_transform_kills.py --log-cli-level=INFO

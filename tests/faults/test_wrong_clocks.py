@@ -112,6 +112,7 @@ def test_cleaners_whose_clocks_are_wrong_refuse_and_others_clean(notes, tmp_path
     check_results(root, None, notes)
 
 
+@pytest.mark.partition_logs_only("counts the segments of a partition")
 @pytest.mark.parametrize("days", [8, -2])
 def test_one_command_on_a_machine_with_a_wrong_clock(tmp_path, days):
     """It says why it does nothing; if the skew is allowed, it cleans."""

@@ -85,6 +85,7 @@ class TestIntoADeltaTable:
         kept = json.loads(told)["spark_log.reprocess"]
         assert json.loads(kept["reached"]) == {"t": {"0": 100, "1": 40}}
 
+    @pytest.mark.long
     def test_it_goes_on_behind_the_last_step_and_ends_where_it_was_to_end(self, spark, root, delta):
         next(steps(a_run(root, delta), spark, root))
         fill(root, "t", 1, range(1000, 1010))
@@ -111,11 +112,13 @@ class TestIntoADeltaTable:
         list(steps(first, spark, root))
         assert in_table(delta) == expected()
 
+    @pytest.mark.long
     def test_two_names_do_not_know_of_each_other(self, spark, root, delta):
         list(steps(a_run(root, delta, name="a"), spark, root, most=None))
         list(steps(a_run(root, delta, name="b"), spark, root, most=None))
         assert in_table(delta) == sorted(expected() * 2)
 
+    @pytest.mark.long
     def test_steps_without_results_are_steps(self, spark, root, delta):
         run = a_run(root, delta)
         nothing = spark.createDataFrame([], "key binary, value binary")
@@ -166,7 +169,7 @@ class TestIntoATopic:
         with pytest.raises(InvalidOptionError, match=r"producer\.id\.expiration\.ms"):
             a_run(root, target)
 
-    @pytest.mark.parametrize("days", [30, -30])
+    @pytest.mark.parametrize("days", [30, pytest.param(-30, marks=pytest.mark.long)])
     def test_drivers_whose_clocks_are_days_apart_take_turns(self, spark, root, days):
         """The duration of a pause does not depend on the clock of the driver that continues."""
         shifted = Cluster(root, clock=ShiftedClock(SYSTEM_CLOCK, days=days))

@@ -180,6 +180,7 @@ def test_every_key_is_seen_to(tmp_path):
     assert EFFECTS.keys() | OF_THE_CLEANER | OF_REPLICATION == TopicConfig.keys().keys()
 
 
+@pytest.mark.partition_logs_only("looks at files of a partition")
 @pytest.mark.parametrize("key", EFFECTS)
 def test_a_change_counts_once_the_metadata_are_old_without_a_restart(tmp_path, clock, key):
     value, effect = EFFECTS[key]
@@ -198,6 +199,7 @@ def test_a_change_counts_once_the_metadata_are_old_without_a_restart(tmp_path, c
     assert not effect(running)
 
 
+@pytest.mark.partition_logs_only("looks at files of a partition")
 def test_an_append_during_which_the_delay_is_lowered_is_looked_up(tmp_path, clock):
     """A cleaner with the new config may have freed the name before the put."""
     root = new_root(tmp_path, "t")

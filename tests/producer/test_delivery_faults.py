@@ -30,6 +30,7 @@ from tests.log.support import done_but, failing
 from tests.metadata.support import metadata_files
 from tests.producer.support import ANY_TIME, by_hand, hooked, new_root, run, values
 from tests.record.samples import record_batch, row
+from tests.striped_topics import is_in
 
 TIMEOUT = StorageTimeoutError("slow")
 FULL = StorageFullError("no space is left")
@@ -100,7 +101,7 @@ class TestRetry:
         store = hooked(producer)
         store.on(
             "put_if_absent",
-            lambda path, call: failing(TIMEOUT)(path, call) if "flights-0" in path else call(),
+            lambda path, call: failing(TIMEOUT)(path, call) if is_in(path, "flights-0") else call(),
         )
         stuck, free = (producer.send("flights", b"x", partition=number) for number in (0, 1))
         run(producer, clock, until_ms=1_000)
@@ -140,6 +141,7 @@ class TestRetry:
         assert sent.result(0).offset == -1
         assert len(store.called("put_if_absent")) == 1
 
+    @pytest.mark.partition_logs_only("the others of a put may be in the stripe")
     def test_a_fault_of_the_program_leaves_no_future_waiting(
         self, root, clock, producer, caplog, monkeypatch
     ):
@@ -581,6 +583,7 @@ class TestFencing:
         run(newer, clock)
         assert values(root, "weather") == {0: [b"old", b"new", b"new too"]}
 
+    @pytest.mark.partition_logs_only("sets the files of a partition back")
     def test_log_that_forgot_what_came_before_is_gone_on_with(self, root, clock, producer):
         """A gap that this producer did not cause, as after a restore from a copy."""
         producer.send("weather", b"0")
@@ -599,6 +602,7 @@ class TestFencing:
         assert sent.result(0).offset == 2
         assert values(root, "weather") == {0: [b"0", b"another's", b"2"]}
 
+    @pytest.mark.partition_logs_only("sets the files of a partition back")
     def test_log_that_ends_before_what_it_acknowledged_is_not_gone_on_with(
         self, root, clock, producer
     ):

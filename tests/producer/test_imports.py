@@ -81,9 +81,10 @@ def test_a_producer_imports_nothing_that_is_large(tmp_path, script):
     assert (ran.returncode, ran.stdout) == (0, "[]\n"), ran.stderr
 
 
-def test_the_first_record_needs_no_module_that_others_use(tmp_path):
+@pytest.mark.parametrize("stripes", [0, 4])
+def test_the_first_record_needs_no_module_that_others_use(tmp_path, stripes):
     root = str(tmp_path / "root")
-    Admin(root).create_topics([NewTopic("t")])
+    Admin(root).create_topics([NewTopic("t", topic_configs={"stripes": stripes})])
     ran = subprocess.run(
         [sys.executable, "-c", SENDS_ONE, root],
         capture_output=True,

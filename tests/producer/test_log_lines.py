@@ -49,6 +49,7 @@ def matches(lines, *patterns):
     return True
 
 
+@pytest.mark.partition_logs_only("a put of a stripe has its own line")
 def test_a_producer_whose_root_is_taken_away_tells_its_story(root, clock, lines):
     """The excerpt in docs/operations.md has these lines."""
     producer = by_hand(

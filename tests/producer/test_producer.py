@@ -453,6 +453,7 @@ class TestMetadata:
         run(producer, clock)
         assert len(values(root, "weather")[1]) == 2
 
+    @pytest.mark.partition_logs_only("an append writes snapshots and merges")
     def test_settings_changed_during_an_append_count_from_the_next_one(self, root, clock):
         producer = by_hand(root, clock)
         producer.send("weather", b"x")
@@ -485,6 +486,7 @@ class TestMetadata:
         assert metrics["records-per-request-avg"] == 30
         assert metrics["request-total"] == 1
 
+    @pytest.mark.partition_logs_only("an append writes snapshots and merges")
     def test_metrics_count_what_failed_behind_an_append(self, tmp_path, clock):
         root = new_root(tmp_path, "weather", **{"snapshot.interval.segments": 1})
         producer = by_hand(root, clock)

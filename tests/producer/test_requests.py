@@ -31,6 +31,7 @@ def test_an_append_is_one_put(s3_server, proxy, monkeypatch):
     assert made == {"PUT": 20}
 
 
+@pytest.mark.partition_logs_only("the stripe is listed, too")
 def test_the_first_send_of_a_process_is_six_requests(s3_server, proxy, monkeypatch):
     """The members of a quorum, the checkpoint, the metadata log's end; then the partition's."""
     monkeypatch.setattr(metadata_lookup, "METADATA_LEASE_MS", 3_600_000)

@@ -23,6 +23,12 @@ COMMITS = {
 }
 """The commit of each release that is out."""
 
+NEWEST_IS_QUICK = [
+    *(pytest.param(name, marks=pytest.mark.long) for name in [*COMMITS][:-1]),
+    [*COMMITS][-1],
+]
+"""All releases for a parametrized test, which the quick tests run with the newest one."""
+
 
 @dataclass(frozen=True)
 class Release:

@@ -2,12 +2,13 @@
 
 import pytest
 
-from tests.releases.conftest import COMMITS
+from tests.releases.conftest import COMMITS, NEWEST_IS_QUICK
 from tests.releases.old_client import COMPACTED, TOPIC
 
 IN_LONG = {"0.2"}
 """Releases of the long tests alone; the quick ones run this one beside the present release
-(`test_together.py`), and the oldest and the newest here."""
+(`test_together.py`), and the oldest and the newest here, of which one has the test that takes
+longest."""
 
 
 @pytest.fixture(
@@ -43,6 +44,7 @@ def test_a_group_goes_on_where_the_old_release_committed(present, root):
     assert len(values) == 80  # 120 of the 200 were committed before, and none of these is read
 
 
+@pytest.mark.parametrize("old", NEWEST_IS_QUICK, indirect=True)
 def test_the_old_release_reads_what_the_present_one_cleaned_and_appended(old, present, root):
     for release in (present, old, present):
         sent = release.client("produce", root, name=release.name, count=10)

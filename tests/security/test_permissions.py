@@ -36,7 +36,15 @@ def wrong_ones(root):
             yield f"{said}, of group {here.st_gid}"
 
 
-@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o027, 0o077], ids="{:03o}".format)
+@pytest.mark.parametrize(
+    "umask",
+    [
+        0o000,
+        *(pytest.param(each, marks=pytest.mark.long) for each in (0o002, 0o022, 0o027)),
+        0o077,
+    ],
+    ids="{:03o}".format,
+)
 def test_what_is_made_has_the_permissions_of_its_directory(tmp_path, umask):
     roots = []
     for name, mode in MODES.items():

@@ -28,6 +28,7 @@ def fails(simulation, seed, variant):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", BATCHES_RULES)
 def test_the_simulation_of_one_log_fails_without_the_rule_that(rule):
     first = FIRST_SEEDS.get(rule, 0)

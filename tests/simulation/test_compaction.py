@@ -12,7 +12,9 @@ from tests.simulation.compaction.rules import COMPACTION_RULES
 from tests.simulation.compaction.simulation import CompactionSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = 20
+SEEDS = (1, 3, 8, 13, 14, 15, 16, 17, 19)
+"""Seeds that together have every kind of event. `test_many_seeds` runs others."""
+
 SEEDS_PER_RULE = 300
 RARE = {
     "the highest generation counts, not the widest": (
@@ -56,11 +58,11 @@ def fails(seed, rule):
 @pytest.fixture(scope="module")
 def results():
     """By seed, the result of its simulation."""
-    return {seed: CompactionSimulation(seed).run() for seed in range(SEEDS)}
+    return {seed: CompactionSimulation(seed).run() for seed in SEEDS}
 
 
 def test_no_seed_breaks_a_guarantee(results):
-    assert sum(result.records for result in results.values()) > 10 * SEEDS, "logs are not empty"
+    assert sum(result.records for result in results.values()) > 10 * len(SEEDS), "records"
 
 
 @pytest.mark.long

@@ -1,6 +1,5 @@
 """Simulations of a group of Kafka's clients find no violation, and find one without each rule."""
 
-import os
 import re
 from collections import Counter
 
@@ -11,7 +10,7 @@ from tests.simulation.gateway_groups.rules import GATEWAY_GROUP_RULES
 from tests.simulation.gateway_groups.simulation import GatewayGroupSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = 12
+SEEDS = 5
 SEEDS_PER_RULE = 400
 FIRST_SEED = {"a new coordinator raises the fence": 329}
 """The first seed of the search, for rules that few seeds miss, so that the test is quick."""
@@ -26,8 +25,7 @@ def fails(seed, rule):
 
 
 def test_no_seed_breaks_a_guarantee():
-    jobs = os.cpu_count() or 1
-    all_totals = list(simulate_many(range(SEEDS), of="gateway-groups", jobs=jobs))
+    all_totals = list(simulate_many(range(SEEDS), of="gateway-groups"))
     assert [failed.args[0] for totals in all_totals for failed in totals.failures] == []
     assert sum(totals.records for totals in all_totals) > 3 * SEEDS, "groups do change"
 

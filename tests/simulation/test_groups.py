@@ -11,7 +11,9 @@ from tests.simulation.groups.rules import GROUP_RULES
 from tests.simulation.groups.simulation import GroupSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = (*range(25), 27, 30)
+SEEDS = (1, 2, 6, 8, 12, 17, 27)
+"""Seeds that together have every kind of event. `test_many_seeds` runs others."""
+
 SEEDS_PER_RULE = 600
 RARE = {
     "a change whose answer was lost is looked for",

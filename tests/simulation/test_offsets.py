@@ -9,7 +9,9 @@ from tests.simulation.offsets.rules import OFFSETS_RULES
 from tests.simulation.offsets.simulation import OffsetsSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = 16
+SEEDS = (3, 5, 6, 8, 10, 15)
+"""Seeds that together have every kind of event. `test_many_seeds` runs others."""
+
 SEEDS_PER_RULE = 80
 RARE = {
     "no version names a file that was written long ago",
@@ -41,11 +43,11 @@ def fails(seed, rule):
 @pytest.fixture(scope="module")
 def results():
     """By seed, the result of its simulation."""
-    return {seed: OffsetsSimulation(seed).run() for seed in range(SEEDS)}
+    return {seed: OffsetsSimulation(seed).run() for seed in SEEDS}
 
 
 def test_no_seed_breaks_a_guarantee(results):
-    assert sum(result.records for result in results.values()) > 10 * SEEDS, "versions are made"
+    assert sum(result.records for result in results.values()) > 10 * len(SEEDS), "versions are made"
 
 
 @pytest.mark.long

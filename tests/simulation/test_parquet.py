@@ -6,7 +6,7 @@ from tests.simulation.parquet import ParquetCompactionSimulation, ParquetLogSimu
 
 
 @pytest.mark.parametrize(
-    ("simulation", "seeds"), [(ParquetLogSimulation, 60), (ParquetCompactionSimulation, 15)]
+    ("simulation", "seeds"), [(ParquetLogSimulation, 20), (ParquetCompactionSimulation, 6)]
 )
 def test_everything_holds(simulation, seeds):
     noted = 0

@@ -9,7 +9,9 @@ from tests.simulation.quorum.rules import QUORUM_RULES
 from tests.simulation.quorum.simulation import QuorumSimulation
 from tests.simulation.simulation import SimulationFailedError
 
-SEEDS = (*range(40), 115)
+SEEDS = (5, 6, 8, 9, 11, 14, 22, 24, 31, 32)
+"""Seeds that together have every kind of event. `test_many_seeds` runs others."""
+
 SEEDS_PER_RULE = 60
 RARE = {
     "the highest vote is adopted",

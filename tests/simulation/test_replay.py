@@ -52,6 +52,7 @@ def what_modules_and_classes_have():
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("of", SUBJECTS)
 def test_neither_hashes_nor_what_ran_before_change_a_trace(in_two_processes, of):
     first, second = in_two_processes

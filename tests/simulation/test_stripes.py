@@ -9,7 +9,9 @@ from tests.simulation.stripes.requests import count_requests
 from tests.simulation.stripes.rules import STRIPES_RULES
 from tests.simulation.stripes.simulation import StripesSimulation
 
-SEEDS = 50
+SEEDS = (*range(12), 13, 16, 19, 21, 30, 36, 40)
+"""Seeds that together have every kind of event. `test_many_seeds` runs others."""
+
 SEEDS_PER_RULE = 120
 
 RARE = {"an object is opened again by its append id"}
@@ -44,7 +46,7 @@ def test_the_requests_of_writers_that_share_a_stripe_stay_within(writers, puts, 
 @pytest.fixture(scope="module")
 def texts():
     """The trace lines of some seeds, without their numbers."""
-    traces = [StripesSimulation(seed).run().trace for seed in range(SEEDS)]
+    traces = [StripesSimulation(seed).run().trace for seed in SEEDS]
     return {re.sub(r"[0-9-]+", "#", entry.text) for trace in traces for entry in trace}
 
 

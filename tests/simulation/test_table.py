@@ -14,7 +14,9 @@ from tests.simulation.table.rules import TABLE_RULES
 from tests.simulation.table.simulation import TableSimulation
 from tests.simulation.test_table_scenarios import SCENES
 
-SEEDS = 21
+SEEDS = (1, 7, 9, 11, 13, 14, 17, 20)
+"""Seeds that together have every kind of event. `test_many_seeds` runs others."""
+
 SEEDS_PER_RULE = 300
 FIRST_SEED = {
     "only a later compaction replaces one": 50,
@@ -50,14 +52,14 @@ def fails(seed, rule):
 @pytest.fixture(scope="module")
 def simulations():
     found = []
-    for seed in range(SEEDS):
+    for seed in SEEDS:
         found.append(TableSimulation(seed))  # one after the other: they share a disk
         found[-1].run()
     return found
 
 
 def test_no_seed_breaks_a_guarantee(simulations):
-    assert sum(each.records for each in simulations) > SEEDS, "versions are made"
+    assert sum(each.records for each in simulations) > len(SEEDS), "versions are made"
 
 
 @pytest.mark.long

@@ -120,7 +120,7 @@ def test_a_topic_is_a_table_and_none_again_under_load(root, count):
     fill(root, 0, count)
     table = table_of(root)
     with Load(root, count):
-        for _ in range(5):
+        for _ in range(3):
             set_format(root, "delta")
             clean(root)
             version = table.refresh()

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from matplotlib.axes import Axes
 
 from spark_log import Admin, NewTopic, Producer
@@ -22,6 +23,7 @@ def flight(number):
     return b"UA%d" % (number % 7), value.encode(), time
 
 
+@pytest.mark.long
 def test_stream_table_and_both_as_one(tmp_path, monkeypatch, capsys):
     root = str(tmp_path / "log")
     topic = NewTopic("flights", num_partitions=2, topic_configs={"retention.ms": "-1"})

@@ -153,6 +153,7 @@ def test_spark_finds_rows_by_a_column_without_statistics(typed, spark):
         assert table.where(condition.replace('"', "`")).count() == rows, condition
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_reads_what_the_log_has_and_is_refused(opened, spark):
     root = opened(partitions=2)

@@ -208,6 +208,7 @@ TYPES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_finds_each_value_and_skips_files(typed, spark):
     rows = spark.read.format("delta").load(str(typed.directory))

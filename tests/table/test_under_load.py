@@ -30,7 +30,13 @@ def produce(root, producer, number):
 
 
 @pytest.mark.parametrize(
-    ("policy", "seed"), [("delete", 1), ("delete", 2), ("compact", 3), ("compact", 4)]
+    ("policy", "seed"),
+    [
+        ("delete", 1),
+        pytest.param("delete", 2, marks=pytest.mark.long),
+        ("compact", 3),
+        pytest.param("compact", 4, marks=pytest.mark.long),
+    ],
 )
 def test_table_and_log_agree_after_each_round(opened, monkeypatch, policy, seed):
     random.seed(seed)

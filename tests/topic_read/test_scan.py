@@ -269,7 +269,9 @@ class TestDamage:
 class TestWritersAndCleaners:
     """A writer, transactions and a cleaner act between the steps of a read."""
 
-    @pytest.mark.parametrize("seed", range(8))
+    @pytest.mark.parametrize(
+        "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 8))]
+    )
     def test_between_all_steps(self, root, seed):
         rng = random.Random(seed)
         with Producer(root, transactional_id="x", linger_ms=0) as producer:
@@ -305,6 +307,9 @@ class TestWritersAndCleaners:
 
 
 class TestCompactedTopic:
+    @pytest.mark.partition_logs_only(
+        "one cleaning leaves one segment, and the last is not compacted"
+    )
     def test_has_the_newest_row_of_each_key_and_the_log_behind(self, root):
         Admin(root).alter_configs([_resource({"cleanup.policy": "compact"})])
         fill(root, 0, 400)

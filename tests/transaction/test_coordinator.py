@@ -149,6 +149,7 @@ def test_a_check_that_refuses_after_a_lost_race_fences_no_later_producer(cluster
     assert other.state.owner.producer_epoch == 1
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_initialize_aborts_what_is_ongoing_and_puts_its_markers(cluster, coordinator, markers):
     before = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(before, of(cluster, 0, 2))
@@ -175,6 +176,7 @@ def test_only_the_expected_owner_may_go_on(cluster, coordinator):
         coordinator.initialize(TIMEOUT_MS, first)
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_used_up_epochs_are_replaced_by_a_new_producer_id(cluster, coordinator, markers):
     first = coordinator.initialize(TIMEOUT_MS)
     last = replace(first, producer_epoch=LAST_EPOCH - 1)
@@ -280,6 +282,7 @@ def test_a_timeout_above_the_clusters_is_refused(cluster, root, coordinator):
 # --- transactions --------------------------------------------------------------------------------
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_a_commit_puts_a_marker_in_each_partition_and_completes(cluster, coordinator, markers):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0, 1))
@@ -299,6 +302,7 @@ def test_a_commit_puts_a_marker_in_each_partition_and_completes(cluster, coordin
     assert markers[-1] == (in_directory(cluster, 3), Marker(owner.producer_id, 2, False))
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_only_participants_that_count_are_committed(cluster, coordinator, markers):
     owner = coordinator.initialize(TIMEOUT_MS)
     counting = coordinator.join(owner, of(cluster, 0))
@@ -352,6 +356,7 @@ def test_what_is_registered_costs_no_request(cluster, coordinator):
     assert cluster.store.calls == []
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_a_commit_whose_answer_was_lost_is_looked_up(cluster, coordinator, markers):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0))
@@ -386,6 +391,7 @@ def test_an_empty_transaction_is_aborted_without_an_append(cluster, coordinator,
 # --- finishing -----------------------------------------------------------------------------------
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_a_marker_that_fails_leaves_the_decision_and_the_next_call_puts_it(
     cluster, coordinator, markers, monkeypatch
 ):
@@ -405,6 +411,7 @@ def test_a_marker_that_fails_leaves_the_decision_and_the_next_call_puts_it(
     assert (coordinator.state.transaction, coordinator.state.state) == (2, "Ongoing")
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_one_failing_partition_does_not_hold_up_the_others(
     cluster, coordinator, markers, monkeypatch
 ):
@@ -424,6 +431,7 @@ def test_one_failing_partition_does_not_hold_up_the_others(
     }
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_deleted_topics_need_no_marker(cluster, root, coordinator, markers):
     owner = coordinator.initialize(TIMEOUT_MS)
     coordinator.register(owner, of(cluster, 0))
@@ -493,6 +501,7 @@ def test_a_change_costs_the_append_alone(cluster, coordinator):
     assert in_state_log == ["put_if_absent"] * 3, "register, decide, complete"
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
     """Beside the waiting for one answer after the other, all partitions are written at once."""
     with Admin(root) as admin:
@@ -524,6 +533,7 @@ def test_a_transaction_over_ten_partitions_takes_six_round_trips(root, clock):
     assert set(in_logs) == {log.directory for log in logs.values()}
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_the_next_transaction_completes_the_one_before(cluster, markers):
     coordinator = TransactionCoordinator(cluster, "t", markers_at_once=1, completes_later=True)
     owner = coordinator.initialize(TIMEOUT_MS)
@@ -551,6 +561,7 @@ def test_what_nobody_completed_is_completed_by_the_next_owner(cluster, markers):
     assert following.refresh().state is TransactionState.ONGOING
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_a_transaction_whose_marker_is_missing_is_not_completed_by_the_next(
     cluster, markers, monkeypatch
 ):
@@ -583,6 +594,7 @@ def test_markers_go_through_logs_that_are_open(cluster, markers):
     assert len(markers) == 3
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_no_failure_after_the_decision_hides_the_decision(cluster, markers):
     def open_log(partition):
         raise RuntimeError("a bug")

@@ -190,6 +190,7 @@ def test_one_of_an_expired_id_is_aborted_after_the_longest_timeout(cluster, coor
     assert reader.markers() == [(1, False)]
 
 
+@pytest.mark.partition_logs_only("refuses puts of a partition")
 def test_a_reader_that_may_not_write_is_held_up_and_told_once(
     cluster, coordinator, reader, monkeypatch
 ):

@@ -161,6 +161,7 @@ def test_an_expiry_that_cannot_be_stored_changes_nothing(cluster, coordinator):
     assert markers(cluster) == [(owner.producer_id, 1, True)]
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_decision_is_repeated_while_it_is_not_complete_and_never_reversed(
     cluster, coordinator, monkeypatch, commits

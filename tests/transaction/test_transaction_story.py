@@ -34,6 +34,7 @@ def partition_directory(root, partition):
     return cluster.partition_log(cluster.topic("orders"), partition).directory
 
 
+@pytest.mark.partition_logs_only("markers of a stripe have a line together")
 def test_each_change_and_each_marker_is_told(root, story):
     coordinator, producer = begin_transaction(root, "t", P0, P1)
     p = producer.producer_id
@@ -59,6 +60,7 @@ def test_each_change_and_each_marker_is_told(root, story):
         ) in story.messages
 
 
+@pytest.mark.partition_logs_only("markers of a stripe have a line together")
 def test_a_marker_that_is_in_the_log_is_told(root, story):
     coordinator, producer = begin_transaction(root, "t", P0)
     coordinator.abort(producer)

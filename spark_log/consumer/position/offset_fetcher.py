@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from spark_log.cluster import META_PROPERTIES, Cluster
 from spark_log.consumer.position.offset_reset import ResetPolicy, start_offset
 from spark_log.errors import RootNotFoundError, SparkLogError, StorageError
 from spark_log.log import IsolationLevel, LogView, PartitionLog
 from spark_log.metadata import MetadataImage, TopicImage
+from spark_log.storage import map_requests
 from spark_log.threads import call_beside
 from spark_log.types import OffsetAndTimestamp, TopicPartition
+
+if TYPE_CHECKING:
+    from spark_log.log.stripe import Stripe
 
 _MAX_AT_ONCE: Final = 16
 """Maximum number of partitions that are read at once."""
@@ -214,15 +218,18 @@ class OffsetFetcher:
         return {tp: image.topic(tp.topic) for tp in partitions}
 
     def _poll_stripes(self, topics: Mapping[TopicPartition, TopicImage]) -> None:
-        """Learn the ends of all striped partitions, by one request for each stripe."""
+        """Learn the ends of all striped partitions, by one request for each stripe, at once."""
         stripes = {
             stripe: topic
             for tp, topic in topics.items()
             if (stripe := self._log(topic, tp.partition).stripe) is not None
         }
-        for stripe, topic in stripes.items():
-            with self._cluster.detecting_deletion(topic):
+
+        def poll(stripe: Stripe) -> None:
+            with self._cluster.detecting_deletion(stripes[stripe]):
                 stripe.reader.poll()
+
+        map_requests(self._cluster.store, poll, stripes)
 
     def _read_each(
         self,

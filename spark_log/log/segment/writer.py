@@ -554,7 +554,11 @@ class _ArrowFile:
 
     def write_metadata(self, metadata: Mapping[bytes, bytes]) -> None:
         """Write an Arrow batch without rows that has custom metadata."""
-        empty = pa.RecordBatch.from_pylist([], RECORD_SCHEMA.with_metadata(self._metadata))
+        schema = RECORD_SCHEMA.with_metadata(self._metadata)
+        # A batch of no Python values would import pandas, which takes most of a second.
+        empty = pa.RecordBatch.from_arrays(
+            [pa.nulls(0, each.type) for each in schema], schema=schema
+        )
         self._writer.write_batch(empty, custom_metadata=metadata)
 
     def close(self) -> StagedFile:

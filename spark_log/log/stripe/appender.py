@@ -149,12 +149,18 @@ class StripeAppender:
     def _observe(self) -> None:
         """Know the stripe's end, if it is not known or if others were met there."""
         tail = self._tail
-        if tail.state.is_overgrown:
+        # Without its last object the stripe is an older copy, or damaged: then the listing raises.
+        if tail.state.is_overgrown or self._is_last_gone():
             tail.doubt()
         if self._is_contended or not tail.is_recent:
             known = tail.state.next_number
             tail.refresh()
             self._is_contended = tail.state.next_number > known
+
+    def _is_last_gone(self) -> bool:
+        """Return whether the last object is known to be deleted, without sending a request."""
+        directory, number = self._directory, self._tail.state.next_number
+        return bool(number) and directory.store.is_gone(directory.file_path(number - 1))
 
     def _decide(self, append: _Append) -> bool:
         """Decide entries by the state of all objects so far; return whether some may be put.

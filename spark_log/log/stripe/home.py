@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from spark_log.errors import AlreadyExistsError
 from spark_log.log.directory import PartitionDirectory
-from spark_log.log.rewrite import write_home
 from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.home_marker import encode_home
 from spark_log.log.stripe.stripe_object import StripeObject
@@ -180,6 +179,8 @@ class HomeTaker:
 
     def put_segments(self, records: Mapping[int, list[PlacedBatches]]) -> None:
         """Put the records of each partition into one segment, many at the same time."""
+        from spark_log.log.rewrite import write_home  # late: most producers take nothing home
+
         config = self._directory.config
         of_topic = config.compression_type
 

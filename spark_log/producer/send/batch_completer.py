@@ -151,22 +151,33 @@ class BatchCompleter:
         The transaction can then only be aborted. An error that fences the producer, or is fatal,
         fails all records, and no more are accepted. Without a transactional producer, do nothing.
         """
-        transaction = self._transaction
-        if transaction is None:
+        refusal = self.refuse_records(error)
+        if refusal is None:
             return
-        with self._accumulator.lock:
-            if not transaction.fail(error):
-                return
-            self._accumulator.refuse_records()
-            is_fatal = transaction.is_unusable
-            if is_fatal:
-                self.fatal_error = error
-            refusal = transaction.refusal()
-        _log.info("transactional id %r: %s", transaction.transactional_id, error)
-        if is_fatal:
+        if self.fatal_error is not None:
             self.fail_all(refusal)
         else:
             self.fail_waiting(refusal)
+
+    def refuse_records(self, error: Exception) -> Exception | None:
+        """Change the open transaction's state after an error, and let it have no more records.
+
+        Returns:
+            The error of the records that wait. None if nothing has changed, or the producer is not
+            transactional.
+        """
+        transaction = self._transaction
+        if transaction is None:
+            return None
+        with self._accumulator.lock:
+            if not transaction.fail(error):
+                return None
+            self._accumulator.refuse_records()
+            if transaction.is_unusable:
+                self.fatal_error = error
+            refusal = transaction.refusal()
+        _log.info("transactional id %r: %s", transaction.transactional_id, error)
+        return refusal
 
     # --- helpers ---------------------------------------------------------------------------------
 

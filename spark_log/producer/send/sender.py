@@ -359,17 +359,18 @@ class Sender:
 
         The append that was refused is not in the log, unless an earlier attempt may have put it.
         """
-        is_unknown = in_flight.is_outcome_unknown
-        self._completer.fail(
-            in_flight.batches, unknown_outcome(queue, error) if is_unknown else error
-        )
-        self._completer.fail_transaction(error)
+        # Before the append fails: who sees its error may not use this producer any more.
+        self._completer.refuse_records(error)
         with self._accumulator.lock:  # several threads may be fenced at once: the first one counts
             is_first = self._completer.fatal_error is None
             if is_first:
                 self._completer.fatal_error = error
         if is_first:
             _log.info("%s: this producer is fenced, and accepts no more records: %s", queue, error)
+        is_unknown = in_flight.is_outcome_unknown
+        self._completer.fail(
+            in_flight.batches, unknown_outcome(queue, error) if is_unknown else error
+        )
         self._completer.fail_all(error)
 
     # --- helpers ---------------------------------------------------------------------------------

@@ -167,6 +167,7 @@ class TestRows:
             producer.abort_transaction()
         check(read_table(spark, root, TOPIC), expected(root))
 
+    @pytest.mark.long
     def test_of_both_timestamp_types(self, spark, root):
         admin = Admin(root)
         for number, kind in enumerate(("CreateTime", "LogAppendTime", "CreateTime")):
@@ -228,8 +229,17 @@ class TestStart:
             frame.collect()
 
 
+LONG_BOUNDS = [(0, 310), (120, 130), (305, 310)]
+
+
 class TestBounds:
-    @pytest.mark.parametrize(("low", "high"), [(0, 310), (120, 130), (99, 301), (305, 310)])
+    @pytest.mark.parametrize(
+        ("low", "high"),
+        [
+            (99, 301),
+            *(pytest.param(*each, marks=pytest.mark.long) for each in LONG_BOUNDS),
+        ],
+    )
     def test_of_offsets(self, spark, filled, low, high):
         frame = read_table(
             spark, filled, TOPIC, starting_offsets={0: low}, ending_offsets={0: high}
@@ -312,6 +322,7 @@ def test_a_root_whose_path_has_unusual_characters(spark, tmp_path):
     check(read_table(spark, root, TOPIC), expected(root))
 
 
+@pytest.mark.long
 def test_two_hundred_partitions_are_one_scan(spark, tmp_path):
     root = str(tmp_path / "wide")
     settings = {"table.format": "delta"}

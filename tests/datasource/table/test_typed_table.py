@@ -117,6 +117,7 @@ class TestTimeTravelAfterTheSchemaChanged:
             versions.append(version_of(Cluster(root)).number)
         return root, versions
 
+    @pytest.mark.long
     def test_a_version_has_its_columns_and_rows(self, spark, evolved):
         root, versions = evolved
         cluster = Cluster(root)

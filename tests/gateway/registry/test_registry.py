@@ -339,7 +339,9 @@ class ClaimedGroups:
         return found.incarnation_id == each.gateway.incarnation_id
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 def test_at_each_moment_one_gateway_at_most_coordinates_a_group(root, clock, seed):
     groups = ClaimedGroups(root, clock, seed)
     groups.run(200)

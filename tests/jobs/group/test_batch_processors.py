@@ -164,6 +164,7 @@ def test_a_job_that_is_told_to_stop_cancels_what_spark_does(spark, root, tmp_pat
     assert {each.offset for each in found.values()} == {0}
 
 
+@pytest.mark.long
 def test_a_batch_that_spark_gets_on_with_is_seen_to(spark, root, tmp_path):
     """Metrics of a running query arrive with the executor's heartbeats, before any task ends."""
 

@@ -338,7 +338,7 @@ def test_a_cleaner_beside_it_changes_no_answer(tmp_path, monkeypatch):
     cleaner.start()
     try:
         newest, rng = {}, random.Random(2)
-        for step in range(300):
+        for step in range(120):
             key = key_of(rng.randrange(20))
             newest[key] = log.append(record_batch([row(b"%d" % step, key=key)])).base_offset
             for each in rng.sample(sorted(newest), min(4, len(newest))):

@@ -37,7 +37,10 @@ def store(memory_store):
 
 
 class TestAnyDamage:
-    @pytest.mark.parametrize("compression", ["none", "lz4", "zstd", "parquet"])
+    @pytest.mark.parametrize(
+        "compression",
+        ["none", pytest.param("lz4", marks=pytest.mark.long), "zstd", "parquet"],
+    )
     @pytest.mark.parametrize("way", ["mapped", pytest.param("in ranges", marks=pytest.mark.long)])
     def test_wherever_it_is_it_is_an_error_or_changes_nothing(self, tmp_path, way, compression):
         progress = tmp_path / "progress"

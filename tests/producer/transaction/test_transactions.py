@@ -48,6 +48,7 @@ from spark_log.transaction import (
 from spark_log.util.clock import SystemClock
 from tests.producer.support import SteppedProducer, committed, headers, new_root, run, values
 from tests.record.samples import numbered
+from tests.striped_topics import is_in
 from tests.waiting import wait_until
 
 PATIENCE_S = 60
@@ -99,7 +100,7 @@ def puts(monkeypatch):
 
     def put(self, path, *given, **how):
         for text, hook in list(hooks.items()):
-            if text in path:
+            if is_in(path, text):
                 return hook(path, lambda: put_if_absent(self, path, *given, **how))
         return put_if_absent(self, path, *given, **how)
 
@@ -346,6 +347,7 @@ class TestCommit:
         assert changes(root) == ["initialize", "register", "commit"]
         assert committed(root, "t") == {number: [b"a"] for number in range(3)}
 
+    @pytest.mark.partition_logs_only("markers go through logs of partitions")
     @pytest.mark.parametrize("is_synced", [False, True])
     def test_markers_of_quick_partitions_are_put_by_one_thread(
         self, tmp_path, monkeypatch, is_synced
@@ -468,6 +470,7 @@ class TestCommit:
             mine = [each for each in found if each.startswith(b"%d." % name)]
             assert mine == [b"%d.%d" % (name, number) for number in range(200)]
 
+    @pytest.mark.partition_logs_only("markers go through logs of partitions")
     def test_puts_markers_by_the_logs_that_the_appends_have_left(self, make, monkeypatch):
         """Those know the end of the log: a marker is then one request."""
         release, wait, idle_log = (
@@ -830,6 +833,22 @@ class TestTakeover:
             with pytest.raises(ProducerFencedError):
                 call()
         assert values(root, "t") == NOTHING
+
+    def test_who_sees_that_a_record_is_fenced_can_send_no_more(self, make):
+        producer = make(linger_ms=3_600_000, delivery_timeout_ms=3_600_000)
+        producer.init_transactions()
+        make().init_transactions()
+        producer.begin_transaction()
+        found = []
+
+        def send_another(sent):
+            with pytest.raises(ProducerFencedError):
+                producer.send("t", b"b", partition=1)
+            found.append(sent.exception(0))
+
+        producer.send("t", b"a", partition=0).add_done_callback(send_another)
+        producer.flush(PATIENCE_S)
+        assert [type(each) for each in found] == [ProducerFencedError]
 
     def test_a_commit_of_the_producer_before_is_fenced(self, root, producer, make):
         producer.begin_transaction()
