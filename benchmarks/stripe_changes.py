@@ -3,7 +3,7 @@
     python -m benchmarks.stripe_changes --partitions 1000 --seconds 10
 
 A producer sends a record of 100 bytes to each partition once a second (``linger.ms`` 1000) for some
-seconds. Then the topic gets the next number of stripes, while the producer goes on. The longest
+seconds. Then the topic gets the next number of stripes, while the producer continues. The longest
 time from `send` until acknowledged shows how long appends wait. The process that changes the topic
 has a proxy that delays its requests and counts them.
 """

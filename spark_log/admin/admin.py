@@ -382,7 +382,7 @@ class Admin(ForeignMethods):
     ) -> dict[str, int]:
         """Give topics another number of stripes (the setting ``stripes``).
 
-        All records keep their offsets, and everything that reads or appends goes on. Appends to a
+        All records keep their offsets, and whatever reads or appends continues. Appends to a
         partition wait from the moment at which its present log or stripe ends until the change of
         the topic is complete: the time to take its stripes home, and some requests for each
         partition. If the process is killed meanwhile, the same call completes the change; so does

@@ -3,7 +3,7 @@
 Each partition gets the barrier of its next leader epoch where it is: in its own log, or in the last
 object of its stripe, which is then taken home. New stripes begin with the ends and the producers of
 their partitions. Only then the metadata say where the next records are. Any number of processes may
-do so at once, and each may be killed: whoever calls it again continues (protocol P9).
+do so at once, and each may be killed: the next call continues (protocol P9).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from spark_log.cluster.cluster import Cluster
 from spark_log.errors import FencedLeaderEpochError, SparkLogError
+from spark_log.log import ProducerState
 from spark_log.log.files import ExistenceMarker
-from spark_log.log.producers import ProducerState
 from spark_log.log.stripe import begin_stripe, end_stripe
 from spark_log.metadata import (
     ROOT_BROKER_ID,

@@ -18,6 +18,7 @@ from .max_timestamp import offset_of_max_timestamp as offset_of_max_timestamp
 from .partition_log import PartitionLog as PartitionLog
 from .producers import OpenTransaction as OpenTransaction
 from .producers import ProducerEntry as ProducerEntry
+from .producers import ProducerState as ProducerState
 from .producers import TransactionIndex as TransactionIndex
 from .read import IsolationLevel as IsolationLevel
 from .read import LogReader as LogReader

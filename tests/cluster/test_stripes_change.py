@@ -269,7 +269,7 @@ class TestRunningClients:
         root = str(tmp_path / "root")
         create(root)
         sent: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-        got: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
+        got: dict[int, list[tuple[int, object]]] = defaultdict(list)
         is_over, phase = threading.Event(), threading.Semaphore(0)
 
         def produce(name):
@@ -296,7 +296,7 @@ class TestRunningClients:
                     and all(len(got[p]) == len(sent[p]) for p in range(PARTITIONS))
                 ):
                     for tp, found in consumer.poll(100).items():
-                        got[tp.partition] += [(each.offset, bytes(each.value)) for each in found]
+                        got[tp.partition] += [(each.offset, each.value) for each in found]
 
         producers = [threading.Thread(target=produce, args=(name,)) for name in "ab"]
         reader = threading.Thread(target=consume)

@@ -11,7 +11,7 @@ from spark_log.log.segment import BatchAppend, ConsecutiveBatches, StagedSegment
 from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, LeaderChange, sequence_after
 
 EntryContent = BatchAppend | EndTransactionMarker | LeaderChange
-"""What an entry may be."""
+"""The content of an entry: a batch, a transaction marker, or a barrier."""
 
 
 @dataclass(frozen=True, slots=True)

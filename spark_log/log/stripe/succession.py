@@ -1,4 +1,4 @@
-"""Where a stripe ends and another one begins: the partitions move between stripes, or logs.
+"""The end of a stripe, and the beginning of another one: partitions move between them, or logs.
 
 A topic that gets another number of stripes has the same records at the same offsets, with the same
 producers. Each partition gets the barrier of a new leader epoch, which is the last record in its
