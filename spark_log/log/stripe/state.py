@@ -95,6 +95,7 @@ class StripeState:
             The base offset of each entry, int64.
         """
         offsets: list[int] = []
+        is_last = directory.is_last
         for partition, entries in directory.groups():
             headers = directory.headers[entries.start : entries.stop]
             producers = self._of(partition)
@@ -102,11 +103,11 @@ class StripeState:
             offsets += [origin + header.base_offset_delta for header in headers]
             producers.replay(origin, headers, NOT_LISTED_US)
             producers.transactions.forget_aborted()
-            if directory.is_last:
+            if is_last:
                 self.leader_epochs[partition] = headers[-1].leader_epoch
             self._undated.add(partition)
             self.is_overgrown |= producers.is_overgrown
-        self.is_ended |= directory.is_last
+        self.is_ended |= is_last
         self.next_number += 1
         return np.array(offsets, np.int64)
 
