@@ -175,8 +175,9 @@ def _end_stripes(
     """End the topic's stripes, and take them home; return the producers of all partitions."""
     producers: dict[int, ProducerState] = {}
     for stripe in cluster.stripes(topic):
-        while stripe.take_home() is not None:
-            pass  # appends wait only for what comes until it ends
+        taken = stripe.take_home()
+        while taken is not None and taken.has_more:
+            taken = stripe.take_home()  # then appends wait only for what has come since
     for stripe in cluster.stripes(topic):
         number = stripe.directory.stripe
         of_stripe = {p: each for p, each in barriers.items() if topic.stripe_of(p) == number}
