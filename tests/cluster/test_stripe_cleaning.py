@@ -137,7 +137,7 @@ class TestTakingHome:
         files = stripe_files(root)[0].parent.parent
         change_stripes(Cluster(root), "t", 0)
         cleaner, _ = clean(root, clock=next_day())
-        assert [(each.stripe, each.freed_files) for each in cleaner.stripes] == [(0, 4), (1, 4)]
+        assert [(each.stripe, each.freed_files) for each in cleaner.stripes] == [(0, 5), (1, 5)]
         assert [path.name.lstrip("0") for path in files.rglob("*.*")] == ["4.home"] * 2
         cluster = Cluster(root)
         assert cluster.stripe(cluster.topic("t"), 0).directory.read_home(4).is_ended
