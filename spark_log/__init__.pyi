@@ -71,6 +71,7 @@ from .errors import StorageError as StorageError
 from .errors import StorageFullError as StorageFullError
 from .errors import StorageTimeoutError as StorageTimeoutError
 from .errors import StorageUnavailableError as StorageUnavailableError
+from .errors import StripesChangedError as StripesChangedError
 from .errors import TopicAlreadyExistsError as TopicAlreadyExistsError
 from .errors import TransactionAbortableError as TransactionAbortableError
 from .errors import TransactionAbortedError as TransactionAbortedError

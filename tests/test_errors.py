@@ -82,6 +82,7 @@ def test_exactly_these_errors_are_retriable():
         "EligibleLeadersNotAvailableError",
         "KafkaTimeoutError",
         "LeaderNotAvailableError",
+        "StripesChangedError",
         "FencedLeaderEpochError",
         "LeaderEpochError",
         "LogEndOffsetMismatchError",

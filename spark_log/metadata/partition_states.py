@@ -38,7 +38,7 @@ class MetadataPartitionStates:
         topic = self._metadata.known_image().find_by_id(self._topic.topic_id)
         if topic is None:  # deleted, or created since the metadata were read
             return self._known[1]
-        self._check_stripes(topic)
+        self.check_stripes(topic)
         record, (known, state) = topic.partitions[self._partition], self._known
         is_moving = topic.moving_to is not None
         if (record is not known and record.partition_epoch >= known.partition_epoch) or (
@@ -48,7 +48,8 @@ class MetadataPartitionStates:
             self._known = record, state
         return state
 
-    def _check_stripes(self, topic: TopicImage) -> None:
+    def check_stripes(self, topic: TopicImage) -> None:
+        """Raise a `StripesChangedError` if the topic has other stripes than the one passed."""
         if topic.stripes != self._topic.stripes:
             raise stripes_changed(topic)
 

@@ -37,9 +37,11 @@ may be old, and records that were deleted since still count as lag. Lag in secon
 each new committed offset that is behind; a scrape makes at most 250 of these reads, for the largest
 lags first, and has no lag in seconds for the others. A topic with `table.format=delta` costs one
 request for the newest version of its [table](table.md), and its lag in seconds costs a read for
-each new end of a partition in the table. Each [stripe](stripes.md) of a topic costs a
-listing. The first scrape lists every partition. Nothing is read between scrapes, and scrapes at the
-same time share one answer.
+each new end of a partition in the table. Partitions in a [stripe](stripes.md) share a request for
+its next object, and a listing, and cost one read for each new object; with new records, too, a
+partition costs no request of its own, but for a listing in five to ten minutes, and when its
+records were taken home. The first scrape lists every partition. Nothing is read between scrapes,
+and scrapes at the same time share one answer.
 
 [conf/grafana/spark-log.json](../conf/grafana/spark-log.json) is a dashboard for Grafana.
 

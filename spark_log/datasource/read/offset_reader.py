@@ -417,9 +417,13 @@ class OffsetReader:
         log = self.log(tp)
 
         def observe() -> LogView:
+            first = start_offset
             if log.stripe is not None:
-                log.stripe.reader.reach(tp.partition, end_offset)
-            return log.observe_polled(start_offset)
+                reader = log.stripe.reader
+                reader.reach(tp.partition, end_offset)
+                if first is not None:
+                    first = min(first, reader.end_offset(tp.partition))
+            return log.observe_polled(first)
 
         view = self._waiting(f"listing {tp}", observe)
         self._listings[tp].keep(view, None if log.stripe is None else start_offset)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 from pyarrow import ipc
 
 from spark_log.log.segment import BatchAppend, ConsecutiveBatches, StagedSegment
-from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, LeaderChange, sequence_after
+from spark_log.record import RECORD_SCHEMA, EndTransactionMarker, sequence_after
 
-EntryContent = BatchAppend | EndTransactionMarker | LeaderChange
-"""The content of an entry: a batch, a transaction marker, or a barrier."""
+if TYPE_CHECKING:
+    from spark_log.record import LeaderChange
+
+    EntryContent = BatchAppend | EndTransactionMarker | LeaderChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +37,22 @@ class StripeEntry:
     def has_to_be_decided(self) -> bool:
         """Whether the state of its partition decides whether it may be put."""
         is_conditional = self.expected_end_offset is not None
-        return (
-            self.producer_id is not None or is_conditional or isinstance(self.content, LeaderChange)
-        )
+        return self.producer_id is not None or is_conditional or self.is_barrier
+
+    @property
+    def is_barrier(self) -> bool:
+        """Whether the stripe ends with it."""
+        return not isinstance(self.content, BatchAppend | EndTransactionMarker)
 
     @property
     def producer_id(self) -> int | None:
         """The producer's id; None for a batch without a producer, and for a barrier."""
         content = self.content
-        if isinstance(content, LeaderChange):
-            return None
         if isinstance(content, EndTransactionMarker):
             return content.producer_id
-        return None if content.producer is None else content.producer.producer_id
+        if isinstance(content, BatchAppend) and content.producer is not None:
+            return content.producer.producer_id
+        return None
 
     def leader_epoch(self, leader_epochs: Mapping[int, int]) -> int:
         """Return the leader epoch of the entry's header.
@@ -54,8 +60,8 @@ class StripeEntry:
         Args:
             leader_epochs: the leader epoch of each partition that has one above 0.
         """
-        if isinstance(self.content, LeaderChange):
-            return self.content.leader_epoch
+        if self.is_barrier:
+            return cast("LeaderChange", self.content).leader_epoch
         return leader_epochs.get(self.partition, 0)
 
     @property
@@ -104,7 +110,10 @@ def entries_of_one_object(entries: Sequence[StripeEntry], waiting: Iterable[int]
         if entry.partition in closed:
             continue
         consecutive = of_partition.setdefault(entry.partition, ConsecutiveBatches())
-        if isinstance(entry.content, LeaderChange) or consecutive.accepts(entry.content):
+        content = entry.content
+        if not isinstance(content, BatchAppend | EndTransactionMarker) or consecutive.accepts(
+            content
+        ):
             chosen.append(index)
     return sorted(chosen, key=lambda index: entries[index].partition)
 

@@ -12,7 +12,7 @@ from spark_log.errors import LogEndOffsetMismatchError, SparkLogError
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import BatchAppend
 from spark_log.log.stripe.entry import StripeEntry
-from spark_log.record import EntryDirectory, LeaderChange
+from spark_log.record import EndTransactionMarker, EntryDirectory
 
 UNKNOWN_OFFSET: Final = -1
 """The place of a transaction marker that a partition has: its state does not tell the offset."""
@@ -127,7 +127,7 @@ class StripeState:
             error that refuses the entry, or None if it may be put.
         """
         content, producers = entry.content, self._of(entry.partition)
-        if isinstance(content, LeaderChange):
+        if not isinstance(content, BatchAppend | EndTransactionMarker):
             return UNKNOWN_OFFSET if self.is_ended else None
         if not isinstance(content, BatchAppend):
             return UNKNOWN_OFFSET if producers.has_marker(content) else None

@@ -105,7 +105,7 @@ STRIPE_CHANGES_RULES: dict[str, PatchVariant] = {
         (stripe_changes, "is_same_change", _always), (stripes_change, "is_same_change", _always)
     ),
     "a log is opened again when the stripes have changed": _without(
-        (MetadataPartitionStates, "_check_stripes", _nothing)
+        (MetadataPartitionStates, "check_stripes", _nothing)
     ),
     "an ended stripe refuses for good only what it fences": _without(
         (StripeAppender, "decision", _decide_as_ever)
