@@ -279,7 +279,7 @@ OPERATIONS = (
         f"a write of one task to {STRIPED} partitions in {STRIPES} stripes",
         striped_write,
         14,
-        10,
+        13,
         "The driver and the task open the root. The task lists each stripe, reads its objects, "
         "and puts one.",
         repeats=3,
