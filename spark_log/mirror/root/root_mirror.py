@@ -105,7 +105,11 @@ class RootMirror:
         found = self._target.metadata.known_image()  # the commit has read it
         mirrors: list[Callable[[], list[CopiedPartition]]] = []
         for topic in topics:
-            mirrors += self._mirrors(topic, found.topic(topic.name))
+            there = found.find(topic.name)
+            if there is None or there.stripes != topic.stripes:
+                mirrors.append(partial(_refuse, topic))
+            else:
+                mirrors += self._mirrors(topic, there)
         for number in self._stripes.keys() - {
             (topic.topic_id, number) for topic in topics for number in _stripes_of(topic)
         }:
@@ -204,6 +208,10 @@ def _records(
         records.append(ProducerIdsRecord(next_producer_id=source.next_producer_id))
     for topic in topics:
         found = target.find(topic.name)
+        if (topic.stripes if found is None else found.stripes) != (
+            _first_stripes(topic) if found is None else topic.stripes
+        ):
+            continue  # it is not copied: see `_refuse`
         if found is None:
             new = NewTopic(topic.name, topic.num_partitions, 1, _settings(topic.overrides))
             created = topic_records(new, topic.topic_id, target)
@@ -227,6 +235,20 @@ def _records(
             )
             records += [change] * behind  # the log has the barriers of the source's epochs
     return records
+
+
+def _first_stripes(topic: TopicImage) -> range:
+    """Return the numbers of the stripes that a new topic would have."""
+    return range(len(topic.stripes))
+
+
+def _refuse(topic: TopicImage) -> list[CopiedPartition]:
+    """Refuse to copy a topic whose number of stripes has changed since its copy was made."""
+    raise InvalidTopicError(
+        f"the number of stripes of topic {topic.name!r} has changed, which its copy cannot follow; "
+        f"what was copied stays. Delete the copy and exclude the topic, or copy it to a new topic",
+        topic=topic.name,
+    )
 
 
 def _settings(overrides: Mapping[str, str]) -> dict[str, object]:

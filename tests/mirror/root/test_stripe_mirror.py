@@ -4,6 +4,7 @@ import pytest
 
 from spark_log import Admin, Consumer, CorruptRecordError, NewTopic, Producer, TopicPartition
 from spark_log.cluster import Cluster, ClusterVerifier
+from spark_log.errors import InvalidTopicError
 from spark_log.log import DivergedReplicaError
 from spark_log.log.stripe import free
 from spark_log.log.verify import LogSeverity
@@ -224,3 +225,19 @@ def test_two_mirrors_copy_the_same_objects(source, target):
     first.copy()
     second.copy()
     assert_equal(source, target)
+
+
+def test_a_copy_does_not_follow_a_change_of_the_number_of_stripes(source, target):
+    send(source, 30)
+    mirror(source, target, "flights").copy()
+    before = read_log(target, "flights")
+    Admin(source).alter_stripes({"flights": 2})
+    send(source, 10, first=30)
+    with pytest.raises(InvalidTopicError, match="has changed, which its copy cannot follow"):
+        mirror(source, target, "flights").copy()
+    assert read_log(target, "flights") == before
+    assert_sound(target)
+    fresh = target.parent / "fresh"
+    Admin(fresh).create_topics([NewTopic("other")])
+    with pytest.raises(InvalidTopicError, match="exclude the topic"):
+        mirror(source, fresh, "flights").copy()
