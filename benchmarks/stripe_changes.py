@@ -14,19 +14,15 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
-from typing import Any
 
 from benchmarks.latency_proxy import LatencyProxy
 from benchmarks.log_report import Figure, Report, parser, run
+from benchmarks.striped_topics import Root, dollars_of
 from benchmarks.timing import running
 from spark_log import Admin, NewTopic, Producer
 from spark_log.testing.servers.s3_server import run_s3_server
 
 _TOPIC = "flights"
-_PUT_DOLLARS, _GET_DOLLARS = 0.005 / 1_000, 0.0004 / 1_000
-
-Root = tuple[str, dict[str, Any]]
-"""The URL of a root, and its storage options."""
 
 
 def main() -> None:
@@ -85,8 +81,7 @@ def _changes(
             others = sum(requests.values()) - requests["PUT"]
             yield Figure(f"{name}: PUT", requests["PUT"], "")
             yield Figure(f"{name}: other requests", others, "")
-            dollars = requests["PUT"] * _PUT_DOLLARS + others * _GET_DOLLARS
-            yield Figure(f"{name}: requests", dollars, "dollars")
+            yield Figure(f"{name}: requests", dollars_of(requests), "dollars")
             before = count
     writing.send("end")
 

@@ -19,7 +19,7 @@ without an answer at most if it is idempotent.
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from multiprocessing.connection import Connection
@@ -104,17 +104,7 @@ def _measure(
         time.sleep(seconds)
         written = Counter(each.operation for proxy in write_proxies for each in proxy.requests())
         read = Counter(each.operation for each in read_proxy.requests())
-        acknowledged_ms: list[float] = []
-        for each in writing:
-            each.send("end")
-            acknowledged_ms += each.recv()
-        reading.send("rest")
-        ages_ms, cpu_s = reading.recv()
-        time.sleep(_REST_S)
-        read_proxy.begin()
-        time.sleep(seconds)
-        idle = Counter(each.operation for each in read_proxy.requests())
-        reading.send("end")
+        acknowledged_ms, ages_ms, cpu_s, idle = _end(writing, reading, read_proxy, seconds)
     if not ages_ms:
         raise SystemExit(
             "the consumer got no record while it was measured: the machine is too busy"
@@ -153,22 +143,35 @@ def _measure_gateway(
         time.sleep(seconds)
         busy = Counter(each.operation for each in proxy.requests())
         cpu_s = cpu_s_of(pid) - cpu_s
-        acknowledged_ms: list[float] = []
-        for each in writing:
-            each.send("end")
-            acknowledged_ms += each.recv()
-        reading.send("rest")
-        ages_ms, _ = reading.recv()
-        time.sleep(_REST_S)
-        proxy.begin()
-        time.sleep(seconds)
-        idle = Counter(each.operation for each in proxy.requests())
-        reading.send("end")
+        acknowledged_ms, ages_ms, _, idle = _end(writing, reading, proxy, seconds)
     name = f"{_name(writers)}, gateway"
     yield from _figures(name, busy, acknowledged_ms, ages_ms, seconds, at_most=3)
     yield Figure(f"{name}: processor time", cpu_s / seconds * 1e3, "ms/s")
     for operation, count in sorted(idle.items()):
         yield Figure(f"{name}: {operation} with an idle consumer", count / seconds, "/s")
+
+
+def _end(
+    writing: Sequence[Connection], reading: Connection, proxy: LatencyProxy, seconds: float
+) -> tuple[list[float], list[float], float, Counter[str]]:
+    """End the writers, let the consumer rest, and then end it.
+
+    Returns:
+        The times until records were acknowledged, and until they were polled, in milliseconds; the
+        processor time of the consumer; and the requests of some seconds with an idle consumer.
+    """
+    acknowledged_ms: list[float] = []
+    for each in writing:
+        each.send("end")
+        acknowledged_ms += each.recv()
+    reading.send("rest")
+    ages_ms, cpu_s = reading.recv()
+    time.sleep(_REST_S)
+    proxy.begin()
+    time.sleep(seconds)
+    idle = Counter(each.operation for each in proxy.requests())
+    reading.send("end")
+    return acknowledged_ms, ages_ms, cpu_s, idle
 
 
 def _name(writers: int) -> str:
@@ -188,7 +191,7 @@ def _figures(
     yield Figure(f"{name}: PUT of all", puts, "/s", at_most=at_most)
     others = sum(requests.values()) / seconds - puts
     yield Figure(f"{name}: other requests of all", others, "/s")
-    yield Figure(f"{name}: requests of a day", _dollars(requests) * _DAY_S / seconds, "dollars")
+    yield Figure(f"{name}: requests of a day", dollars_of(requests) * _DAY_S / seconds, "dollars")
     for what, times_ms in (("acknowledged", acknowledged_ms), ("poll", ages_ms)):
         for percent in (50, 99):
             value = percentile(times_ms, percent)
@@ -196,7 +199,8 @@ def _figures(
     yield Figure(f"{name}: records", len(ages_ms) / seconds, "/s")
 
 
-def _dollars(requests: Counter[str]) -> float:
+def dollars_of(requests: Counter[str]) -> float:
+    """Return the price of requests, by operation, by S3's list prices."""
     writes = requests["PUT"] + requests["LIST"] + requests["POST"]
     return writes * _PUT_DOLLARS + (requests["GET"] + requests["HEAD"]) * _GET_DOLLARS
 

@@ -33,8 +33,8 @@ from spark_log.metadata import (
     MetadataPartitionStates,
     ProducerIds,
     TopicImage,
+    check_same_stripes,
     read_checkpoint,
-    stripes_changed,
 )
 from spark_log.storage import (
     StagedFileLostError,
@@ -410,8 +410,8 @@ class Cluster:
         """
         image = self._metadata.recent_image(_STRIPES_MS) or self._metadata.image()
         present = image.find_by_id(topic.topic_id)
-        if present is not None and present.stripes != topic.stripes:
-            raise stripes_changed(present)
+        if present is not None:
+            check_same_stripes(topic, present)
 
     def _files_at_home(self, topic: TopicImage, partition: int) -> PartitionDirectory:
         return self.replica_log(topic, partition, ROOT_BROKER_ID, 0).files

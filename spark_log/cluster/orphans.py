@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from spark_log.cluster.cluster import Cluster
-from spark_log.metadata import TopicImage, parse_replica_directory
+from spark_log.metadata import TopicImage, parse_replica_directory, stripes_after_change
 from spark_log.storage import (
     DELTA_LOG,
     ROOT_DIRECTORIES,
@@ -115,8 +115,8 @@ def orphaned_directories(
 def _orphaned_stripes(store: Store, topic: TopicImage) -> Iterator[OrphanedDirectory]:
     """Yield the directories of stripes that a topic does not have."""
     parent = f"{topic.directory}/{STRIPES_DIRECTORY}"
-    ended = topic.stripes.stop  # each has a home marker, which fences the writers of that time
-    numbers = {str(number) for number in range(ended + (topic.moving_to or 0) * 2)}
+    # Ended ones have a home marker, which fences the writers of that time.
+    numbers = {str(number) for number in range(stripes_after_change(topic).stop)}
     for name in sorted(set(store.list_directories(parent)) - numbers):
         yield OrphanedDirectory(f"{parent}/{name}", OrphanKind.STRIPE, topic.name)
 

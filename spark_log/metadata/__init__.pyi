@@ -25,8 +25,8 @@ from .metadata_log import METADATA_TOPIC_ID as METADATA_TOPIC_ID
 from .metadata_log import Decide as Decide
 from .metadata_log import MetadataLog as MetadataLog
 from .partition_states import MetadataPartitionStates as MetadataPartitionStates
+from .partition_states import check_same_stripes as check_same_stripes
 from .partition_states import state_of as state_of
-from .partition_states import stripes_changed as stripes_changed
 from .partitions import advance_reassignment as advance_reassignment
 from .partitions import begin_joining as begin_joining
 from .partitions import cancel_reassignment as cancel_reassignment

@@ -38,7 +38,7 @@ class MetadataPartitionStates:
         topic = self._metadata.known_image().find_by_id(self._topic.topic_id)
         if topic is None:  # deleted, or created since the metadata were read
             return self._known[1]
-        self.check_stripes(topic)
+        check_same_stripes(self._topic, topic)
         record, (known, state) = topic.partitions[self._partition], self._known
         is_moving = topic.moving_to is not None
         if (record is not known and record.partition_epoch >= known.partition_epoch) or (
@@ -47,11 +47,6 @@ class MetadataPartitionStates:
             state = state_of(record, is_moving=is_moving)
             self._known = record, state
         return state
-
-    def check_stripes(self, topic: TopicImage) -> None:
-        """Raise a `StripesChangedError` if the topic has other stripes than the one passed."""
-        if topic.stripes != self._topic.stripes:
-            raise stripes_changed(topic)
 
     def refresh(self) -> PartitionState:
         """Read the metadata, and return the newest state.
@@ -122,13 +117,22 @@ class MetadataPartitionStates:
         return topic.min_insync_replicas(self._partition)
 
 
-def stripes_changed(topic: TopicImage) -> StripesChangedError:
-    """Return the error of a log whose topic has other stripes now."""
-    return StripesChangedError(
-        f"topic {topic.name!r} has other stripes now (stripes={len(topic.stripes)}); open its "
-        f"log again",
-        topic=topic.name,
-    )
+def check_same_stripes(opened: TopicImage, present: TopicImage) -> None:
+    """Check that a topic has the same stripes as when a log of it was opened.
+
+    Args:
+        opened: the topic when the log was opened.
+        present: the same topic in newer metadata.
+
+    Raises:
+        StripesChangedError: it has other stripes.
+    """
+    if present.stripes != opened.stripes:
+        raise StripesChangedError(
+            f"topic {present.name!r} has other stripes now (stripes={len(present.stripes)}); open "
+            f"its log again",
+            topic=present.name,
+        )
 
 
 def state_of(record: PartitionRecord, *, is_moving: bool = False) -> PartitionState:

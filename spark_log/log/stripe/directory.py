@@ -182,12 +182,26 @@ class StripeDirectory:
         Raises:
             ValueError: it is in another stripe of the topic.
         """
-        stripes = self.config.stripes
-        if stripes and stripe_of(partition, stripes) != self.stripe % stripes:
+        number = self.stripe_of(partition)
+        if number != self.stripe:
             raise ValueError(
-                f"{self.path}: partition {partition} is in stripe {stripe_of(partition, stripes)} "
-                f"of {stripes}: append to that stripe"
+                f"{self.path}: partition {partition} is in stripe {number} of "
+                f"{self.config.stripes}: append to that stripe"
             )
+
+    def stripe_of(self, partition: int) -> int:
+        """Return the number of the stripe that a partition is in, among those of this one's time.
+
+        Args:
+            partition: number of the partition.
+
+        Returns:
+            The number; this stripe's if the topic's number of stripes is not known.
+        """
+        stripes = self.config.stripes
+        if not stripes:
+            return self.stripe
+        return self.stripe - stripe_of(self.stripe, stripes) + stripe_of(partition, stripes)
 
     def truncated(self, end_number: int, reached: int) -> LogTruncatedError:
         """Return the error for a stripe that ends before a number that it had reached."""

@@ -26,7 +26,6 @@ from spark_log.log.stripe import (
     StripeState,
     StripeTail,
     freed_below,
-    stripe_of,
 )
 from spark_log.log.verify.finding import LogFinding, LogFindingKind, LogSeverity
 from spark_log.record import NO_SEQUENCE
@@ -186,12 +185,12 @@ class StripeVerifier:
                 f"holds the same append as {StripeFileName(same).file_name}: its file was replaced "
                 f"by a copy. Restore the original file"
             )
-        stripe, stripes = self._directory.stripe, self._directory.config.stripes
         for partition, _ in found.directory.groups():
-            if stripes and stripe_of(partition, stripes) != stripe % stripes:
+            number = self._directory.stripe_of(partition)
+            if number != self._directory.stripe:
                 yield (
-                    f"has entries of partition {partition}, which is in stripe "
-                    f"{stripe_of(partition, stripes)}. Restore it from a copy"
+                    f"has entries of partition {partition}, which is in stripe {number}. Restore "
+                    f"it from a copy"
                 )
         for run in found.runs(range(len(found.directory))):
             try:

@@ -208,9 +208,8 @@ def _records(
         records.append(ProducerIdsRecord(next_producer_id=source.next_producer_id))
     for topic in topics:
         found = target.find(topic.name)
-        if (topic.stripes if found is None else found.stripes) != (
-            _first_stripes(topic) if found is None else topic.stripes
-        ):
+        there = range(len(topic.stripes)) if found is None else found.stripes
+        if there != topic.stripes:
             continue  # it is not copied: see `_refuse`
         if found is None:
             new = NewTopic(topic.name, topic.num_partitions, 1, _settings(topic.overrides))
@@ -235,11 +234,6 @@ def _records(
             )
             records += [change] * behind  # the log has the barriers of the source's epochs
     return records
-
-
-def _first_stripes(topic: TopicImage) -> range:
-    """Return the numbers of the stripes that a new topic would have."""
-    return range(len(topic.stripes))
 
 
 def _refuse(topic: TopicImage) -> list[CopiedPartition]:

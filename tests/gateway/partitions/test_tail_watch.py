@@ -29,7 +29,7 @@ class Skipping(selectors.DefaultSelector):
 
 
 class Stripe:
-    """What a gateway uses of a stripe, whose partitions end at `ends`."""
+    """A stripe as a gateway uses it; its partitions end at `ends`."""
 
     def __init__(self, count):
         self.ends = dict.fromkeys(range(count), 0)

@@ -1,4 +1,4 @@
-"""What a reader of one partition reads too much: the objects of its stripe have all partitions."""
+"""A reader of one partition reads too much: the objects of its stripe have all partitions."""
 
 import pytest
 

@@ -14,7 +14,7 @@ from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entry import StripeEntry
 from spark_log.log.stripe.state import StripeState
 from spark_log.log.stripe.tail import StripeTail
-from spark_log.metadata import MetadataPartitionStates
+from spark_log.metadata import partition_states
 from spark_log.metadata.topics import stripe_changes
 from spark_log.record import EntryDirectory
 from tests.simulation.patches import Patch, PatchVariant
@@ -105,7 +105,7 @@ STRIPE_CHANGES_RULES: dict[str, PatchVariant] = {
         (stripe_changes, "is_same_change", _always), (stripes_change, "is_same_change", _always)
     ),
     "a log is opened again when the stripes have changed": _without(
-        (MetadataPartitionStates, "check_stripes", _nothing)
+        (partition_states, "check_same_stripes", _nothing)
     ),
     "an ended stripe refuses for good only what it fences": _without(
         (StripeAppender, "decision", _decide_as_ever)

@@ -48,7 +48,7 @@ class OpenTopic:
 
     @property
     def appends(self) -> OpenTopic:
-        """What the process appends by."""
+        """The object that appends for the process: this one."""
         return self
 
     def refresh(self) -> None:
