@@ -7,7 +7,8 @@ Each writer is a process with one `Producer`, which sends a record of 100 bytes 
 once a second (``linger.ms`` 1000). One `Consumer` reads all partitions. Each has a proxy of its own
 that delays its requests and counts them. At the end the writers stop, and the consumer's requests
 are counted while it is idle. The age of a record is the time from `send`. With ``--stripes 0`` each
-partition has a log of its own.
+partition has a log of its own. With ``--roots 3`` the root is a quorum of three buckets, so that
+each object has copies.
 
 With ``--gateway`` the writers and the consumer are Kafka's clients (``linger.ms`` 1000), and all
 use one gateway. Its requests are counted: while records come and go, and with an idle consumer. The
@@ -53,6 +54,7 @@ def main() -> None:
     options.add_argument("--partitions", type=int, default=1_000, help="of the topic (1000)")
     options.add_argument("--stripes", type=int, default=4, help="of the topic (4)")
     options.add_argument("--writers", type=int, nargs="*", default=[1, 8], help="(1 8)")
+    options.add_argument("--roots", type=int, default=1, help="3: on a quorum (1)")
     options.add_argument("--gateway", choices=_WRITERS, help="the writers, through a gateway")
     run(options, measure)
 
@@ -62,7 +64,7 @@ def measure(options: argparse.Namespace) -> Report:
     figures: list[Figure] = []
     with run_s3_server() as server:
         for writers in options.writers:
-            url = f"{server.new_bucket()}/root"
+            url = ",".join(f"{server.new_bucket()}/root" for _ in range(options.roots))
             direct = url, server.storage_options
             topic = NewTopic(_TOPIC, options.partitions, topic_configs={"stripes": options.stripes})
             Admin(url, storage_options=server.storage_options).create_topics([topic])
@@ -73,6 +75,7 @@ def measure(options: argparse.Namespace) -> Report:
             "latency of a request": f"{options.latency_ms:g} ms",
             "partitions": str(options.partitions),
             "stripes": str(options.stripes),
+            "roots": str(options.roots),
         }
     return Report("striped_topics", figures, notes)
 

@@ -1,7 +1,8 @@
 """Checks that a topic can have stripes (the setting ``stripes``).
 
 A partition of such a topic has its newest records in a stripe, which lies in the cluster's root. So
-the partition has one replica, there, and the setting is that of the topic's creation.
+the partition has one replica, there: its copies are those of the root, if this is a quorum
+(docs/adr/0088). The setting changes only together with the places of the topic's records.
 """
 
 from __future__ import annotations
@@ -96,12 +97,14 @@ def _check_topic(topic: TopicImage, *, exists: bool) -> None:
         if tuple(state.replicas) != (ROOT_BROKER_ID,):
             raise InvalidConfigurationError(
                 f"topic {topic.name!r} has stripes, which are in the cluster's root: partition "
-                f"{number} stays there, on broker {ROOT_BROKER_ID}, and gets no other replica"
+                f"{number} stays there, on broker {ROOT_BROKER_ID}, and has the replicas of the "
+                f"root: spark-log quorum add gives the root a copy"
                 if exists
                 else f"topic {topic.name!r} cannot have stripes: partition {number} has the "
-                f"replicas {list(state.replicas)}, and a stripe is in the cluster's root alone; "
-                f"create the topic with one replica, on broker {ROOT_BROKER_ID}, or leave stripes "
-                f"at 0",
+                f"replicas {list(state.replicas)}, and a stripe is in the cluster's root and has "
+                f"the replicas of the root; create the topic with one replica, on broker "
+                f"{ROOT_BROKER_ID} (for copies, keep the root on a quorum: spark-log quorum add), "
+                f"or leave stripes at 0",
                 key=_STRIPES,
             )
 

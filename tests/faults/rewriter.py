@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from spark_log.config import TopicConfig
-from spark_log.errors import NotFoundError, StorageTimeoutError
+from spark_log.errors import (
+    NotFoundError,
+    StorageTimeoutError,
+    StorageUnavailableError,
+    UnknownOutcomeError,
+)
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.rewrite.merger import merge
 from spark_log.log.stripe import free as free_numbers
@@ -21,6 +26,9 @@ from tests.faults.notes import Notes
 from tests.log.support import DIRECTORY, free, open_log, open_stripe
 
 _PAUSE_S = 0.03
+
+_RETRIED = StorageTimeoutError, StorageUnavailableError, UnknownOutcomeError, NotFoundError
+"""Errors of a step while it was stopped, or while roots of a quorum are away."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +77,13 @@ class Rewriter:
         self._spent_since_s = {}
 
     def step(self):
-        with suppress(
-            StorageTimeoutError, NotFoundError
-        ):  # it was stopped meanwhile: the next step retries
+        with suppress(*_RETRIED):
             if self._stripe is not None and self._chance.random() < 0.3:
                 taken = self._stripe.take_home()
                 self.taken_home += 0 if taken is None else taken.objects
                 self.freed += free_numbers(self._stripe.directory)
             self._merge()
-        self._free()
+            self._free()
 
     def _merge(self):
         view = self._log.observe()

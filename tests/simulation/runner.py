@@ -37,6 +37,7 @@ from tests.simulation.replication.simulation import ReplicationSimulation
 from tests.simulation.simulation import Simulation, SimulationFailedError, SimulationResult
 from tests.simulation.stripe_changes.rules import STRIPE_CHANGES_RULES
 from tests.simulation.stripe_changes.simulation import StripeChangesSimulation
+from tests.simulation.stripes.on_quorum import QuorumStripesSimulation
 from tests.simulation.stripes.rules import STRIPES_RULES
 from tests.simulation.stripes.simulation import StripesSimulation
 from tests.simulation.table.rules import TABLE_RULES
@@ -110,6 +111,7 @@ SUBJECTS: Final = {
         ReplicatedBatchesSimulation, REPLICATED_BATCHES_RULES, "acknowledged records"
     ),
     "stripes": Subject(StripesSimulation, STRIPES_RULES, "records"),
+    "quorum-stripes": Subject(QuorumStripesSimulation, STRIPES_RULES, "records"),
     "stripe-changes": Subject(StripeChangesSimulation, STRIPE_CHANGES_RULES, "records"),
     "parquet": Subject(ParquetLogSimulation, RULES, "records"),
     "parquet-compaction": Subject(ParquetCompactionSimulation, COMPACTION_RULES, "records"),

@@ -38,7 +38,7 @@ class QuorumSimulation(Simulation):
     def spawn_actors(self) -> None:
         """Found the quorum, and make the actors that the profile has."""
         world, scheduler, profile = self.world, self.scheduler, self.profile
-        _found(world)
+        found(world)
         for number in range(profile.proposers):
             scheduler.spawn_mortal(f"proposer {number}", Proposer(world, f"p{number}").run)
         for number in range(profile.readers):
@@ -58,7 +58,8 @@ class QuorumSimulation(Simulation):
             world.truth.check_shown(path, store.open_buffer(path).to_pybytes())
 
 
-def _found(world: QuorumWorld) -> Membership:
+def found(world: QuorumWorld) -> Membership:
+    """Create the quorum on empty roots."""
     stores = {}
     for number in range(world.profile.roots):
         url = world.root(number)

@@ -30,6 +30,9 @@ class TrueNames:
         if first != content:
             raise ViolationError(f"{path} is {content[:80]!r} on {root}, and was {first[:80]!r}")
 
+    def on_delete(self, path: str) -> None:
+        """Do nothing: the actors delete no files of the quorum."""
+
     def check_put(self, path: str, content: bytes) -> None:
         """Check an answer to a put: it has taken the name."""
         self._check_content(path, content)

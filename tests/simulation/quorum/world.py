@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 from spark_log.errors import SparkLogError, StorageUnavailableError, UnknownOutcomeError
 from spark_log.storage.memory import MemoryStore
@@ -23,6 +23,16 @@ from tests.simulation.quorum.profile import QuorumProfile
 from tests.simulation.quorum.true_names import TrueNames
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedDisk, SimulatedStore
+
+
+class RootsObserver(Protocol):
+    """Is called for every change of a root, at the moment when it takes effect."""
+
+    def on_put(self, root: str, path: str, content: bytes) -> None:
+        """Handle a file that appeared on a root."""
+
+    def on_delete(self, path: str) -> None:
+        """Handle the deletion of a file on a root."""
 
 
 class MemberDisk(SimulatedDisk):
@@ -58,10 +68,11 @@ class SimulatedRoot(SimulatedStore):
     def on_file_created(self, path: str) -> None:
         """Check a new file."""
         content = self.files.open_buffer(path).to_pybytes()
-        self._world.truth.on_put(self.url, path, content)
+        self._world.observer.on_put(self.url, path, content)
 
     def on_file_deleted(self, path: str) -> None:
-        """Do nothing: the actors delete no files of the quorum."""
+        """Check a deletion."""
+        self._world.observer.on_delete(path)
 
     def list_hidden(self, directory: str) -> list[object]:  # type: ignore[override]
         """Return nothing: no actor needs it."""
@@ -158,11 +169,15 @@ class QuorumWorld:
     clock: Clock
     profile: QuorumProfile
     truth: TrueNames = field(default_factory=TrueNames)
+    observer: RootsObserver = field(init=False)
     roots: dict[str, SimulatedRoot] = field(default_factory=dict)
     rounds: list[OpenRound] = field(default_factory=list)
     impatience: float = 0.0
     is_calm: bool = False
     is_ending: bool = False
+
+    def __post_init__(self) -> None:
+        self.observer = self.truth
 
     def root(self, number: int) -> str:
         """Return the URL of a root, which is created empty if it does not exist."""

@@ -121,7 +121,7 @@ class Reader:
 
     def _observe_polled(self, log: StripedLog, partition: int, position: int) -> int:
         """Poll the stripe, and look at the log as one of many that share the poll."""
-        since = self._world.truth.partitions[partition].end
+        since = self._world.truth.shown(partition)[0]
         log.striped.stripe.reader.poll()
         view, _ = log.files.observe_from(None, 0)
         self._check_view(view, partition, since)
@@ -156,12 +156,11 @@ class Reader:
 
     def _since(self, log: StripedLog, partition: int) -> int:
         """Return the offset up to which the log has to be shown from now on."""
-        return self._world.truth.partitions[partition].end
+        return self._world.truth.shown(partition)[0]
 
     def _end_for(self, log: StripedLog, partition: int) -> int:
         """Return the offset before which a read from now on may not end with nothing."""
-        true = self._world.truth.partitions[partition]
-        return true.stable if self._is_committed else true.end
+        return self._world.truth.shown(partition)[self._is_committed]
 
     def _note(self, text: str) -> None:
         self._world.scheduler.note(text)

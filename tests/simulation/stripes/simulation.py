@@ -19,7 +19,7 @@ from tests.simulation.scheduler import SimulatedClock
 from tests.simulation.simulation import Simulation
 from tests.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from tests.simulation.stripes.maintenance import Cleaner, Merger, Taker
-from tests.simulation.stripes.profile import draw_stripes_profile
+from tests.simulation.stripes.profile import StripesProfile, draw_stripes_profile
 from tests.simulation.stripes.readers import Reader, ReadingProcess
 from tests.simulation.stripes.true_stripes import TOPIC, TrueStripes
 from tests.simulation.stripes.world import SimulatedCondition, SimulatedLock, StripesWorld
@@ -40,19 +40,16 @@ class StripesSimulation(Simulation):
     """Writers, readers, processes that take home, mergers and cleaners of stripes."""
 
     MAX_STEPS_TO_END: ClassVar[int] = 20_000
+    draw_profile = staticmethod(draw_stripes_profile)
     world: StripesWorld
 
     def __init__(self, seed: int, variant: PatchVariant = SHIPPED) -> None:
         """Return a simulation of the shipped stripes, or of those without a safety rule."""
-        profile = draw_stripes_profile(Random(seed))
+        profile = self.draw_profile(Random(seed))
         super().__init__(seed, profile, profile, profile.steps)
         disk = SimulatedDisk(SimulatedClock(self.scheduler), "stripes")
         disk.delete_directory(TOPIC)
-        truth = TrueStripes(disk)
-        store_class = RangedSimulatedStore if profile.is_ranged else SimulatedStore
-        store = store_class(disk, self.scheduler, truth, profile)
-        clock = WallClocks(self.scheduler, seed)
-        self.world = StripesWorld(self.scheduler, clock, store, truth, profile)
+        self.world = self.make_world(disk, WallClocks(self.scheduler, seed), profile)
         scheduler = self.scheduler
 
         def condition() -> SimulatedCondition:
@@ -75,6 +72,15 @@ class StripesSimulation(Simulation):
             ),
             *variant.patches,
         )
+
+    def make_world(
+        self, disk: SimulatedDisk, clock: WallClocks, profile: StripesProfile
+    ) -> StripesWorld:
+        """Return the world, whose store is on a disk."""
+        truth = TrueStripes(disk)
+        store_class = RangedSimulatedStore if profile.is_ranged else SimulatedStore
+        store = store_class(disk, self.scheduler, truth, profile)
+        return StripesWorld(self.scheduler, clock, store, truth, profile)
 
     @property
     def records(self) -> int:

@@ -113,6 +113,11 @@ class TrueStripes:
         """Number of records of all partitions."""
         return sum(each.end for each in self.partitions.values())
 
+    def shown(self, partition: int) -> tuple[int, int]:
+        """Return the log end offset, and the last stable offset, that a reader has to be shown."""
+        true = self.partitions[partition]
+        return true.end, true.stable
+
     # --- changes of the storage ------------------------------------------------------------------
 
     def on_file_created(self, path: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from spark_log.config import TopicConfig
 from spark_log.log import LocalLog, PartitionDirectory
 from spark_log.log.stripe import Stripe, StripeDirectory, StripedLog, stripe_of, stripe_path
+from spark_log.storage import Store
 from tests.simulation.faults import DELETE_DELAY_MS
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.store import SimulatedStore
@@ -124,10 +125,14 @@ class StripesWorld:
             }
         )
 
+    def open_store(self) -> Store:
+        """Return the store, as a new process opens it."""
+        return self.store
+
     def directory(self, stripe: int) -> StripeDirectory:
         """Return a new handle of a stripe, as a new process has it."""
         return StripeDirectory(
-            self.store,
+            self.open_store(),
             stripe_path(TOPIC, stripe),
             topic_id=TOPIC_ID,
             stripe=stripe,
@@ -147,7 +152,7 @@ class StripesWorld:
         """Return the log of a partition, as a thread of a process opens it."""
         return StripedLog(
             stripes[self.stripe_of(partition)],
-            self.store,
+            self.open_store(),
             partition_path(partition),
             topic_id=TOPIC_ID,
             partition=partition,
@@ -158,7 +163,7 @@ class StripesWorld:
     def open_home(self, partition: int) -> LocalLog:
         """Return a new handle of a partition's records at home."""
         return LocalLog(
-            self.store,
+            self.open_store(),
             partition_path(partition),
             topic_id=TOPIC_ID,
             partition=partition,
