@@ -15,7 +15,7 @@ from spark_log.gateway.blocking_pool import BlockingPool
 from spark_log.gateway.fetch_sessions import FetchSessions
 from spark_log.gateway.groups import CommitOrder, ConsumerGroups, GroupCoordinators
 from spark_log.gateway.partitions import Partitions
-from spark_log.gateway.registry import RegistryMember, coordinator, leader
+from spark_log.gateway.registry import RegistryMember, coordinator, leader, led_together
 from spark_log.gateway.transactions import Transactions
 from spark_log.metadata import GROUP_VERSION
 
@@ -218,7 +218,9 @@ class Gateway:
         active = self._leaders_of.active or (self.registered,)
         if rack and rack not in self._racks:
             rack = ""
-        key = topic_id, partition, rack
+        topic = self.cluster.metadata.known_image().find_by_id(topic_id)
+        stripes = 0 if topic is None else len(topic.stripes)
+        key = topic_id, led_together(partition, stripes, len(active)), rack
         found = self._leaders.get(key)
         if found is None:
             found = self._leaders[key] = leader(active, *key)

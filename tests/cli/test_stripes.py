@@ -78,7 +78,10 @@ class TestTopics:
         shell("brokers", "register", "1", tmp_path / "broker")
         replicated = ("topics", "create", "many", "--replication-factor", "2")
         error = shell(*replicated, "--config", "stripes=2").error
-        assert "create the topic with one replica, on broker 0 (for copies, keep the root on a" in error
+        assert (
+            "create the topic with one replica, on broker 0 (for copies, keep the root on a"
+            in error
+        )
 
     def test_delete_removes_the_stripes(self, shell, root, orders):
         directory = root / directory_of(root, orders)
@@ -96,7 +99,8 @@ class TestMoves:
         execute = ("reassign-partitions", "--execute", "--reassignment-json-file", plan)
         assert shell(*execute).error == (
             "topic 'orders' has stripes, which are in the cluster's root: partition 0 stays there, "
-            "on broker 0, and has the replicas of the root: spark-log quorum add gives the root a copy"
+            "on broker 0, and has the replicas of the root: spark-log quorum add gives the root a "
+            "copy"
         )
 
     def test_no_plan_moves_a_topic_with_stripes(self, shell, root, orders, tmp_path):

@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ class RootCampaign(Campaign):
         roots: the roots of the quorum.
     """
 
-    roots: object
+    roots: Any
     is_away = False
 
     def _strike(self):

@@ -26,18 +26,35 @@ def rack_of_client(client_id: str | None) -> str:
 
 
 def leader(
-    gateways: Sequence[RegisteredGateway], topic_id: str, partition: int, rack: str = ""
+    gateways: Sequence[RegisteredGateway], topic_id: str, number: int, rack: str = ""
 ) -> RegisteredGateway:
-    """Return the gateway that clients of a rack find a partition at.
+    """Return the gateway that clients of a rack find some partitions of a topic at.
 
     Args:
         gateways: the gateways that may lead; at least one.
         topic_id: the topic's id.
-        partition: the partition's number.
+        number: what these partitions have in common (`led_together`).
         rack: the clients' rack. If no gateway is in it, all gateways may lead.
     """
     near = [each for each in gateways if each.rack == rack] if rack else gateways
-    return _highest(near or gateways, f"{topic_id}-{partition}")
+    return _highest(near or gateways, f"{topic_id}-{number}")
+
+
+def led_together(partition: int, stripes: int, gateways: int) -> int:
+    """Return a number that the partitions of a topic have in common which one gateway leads.
+
+    A gateway leads whole stripes, so that few gateways put into each of them: as many as there are
+    for one stripe, if there are more gateways than stripes.
+
+    Args:
+        partition: the partition's number.
+        stripes: number of the topic's stripes; 0 without stripes, where each partition has a
+            gateway of its own.
+        gateways: number of gateways that may lead.
+    """
+    if not stripes:
+        return partition
+    return partition % (stripes * -(-gateways // stripes))
 
 
 def coordinator(gateways: Sequence[RegisteredGateway], kind: str, name: str) -> RegisteredGateway:

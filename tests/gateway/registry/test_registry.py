@@ -10,7 +10,13 @@ from spark_log.cluster import Cluster
 from spark_log.config import GatewayConfig
 from spark_log.coordinator import GatewayRegistry, GatewayRegistryLog, RegisteredGateway
 from spark_log.errors import DuplicateBrokerRegistrationError, StorageError
-from spark_log.gateway.registry import RegistryMember, coordinator, leader, rack_of_client
+from spark_log.gateway.registry import (
+    RegistryMember,
+    coordinator,
+    leader,
+    led_together,
+    rack_of_client,
+)
 from tests.log.support import HookedStore, failing
 
 INTERVAL_MS, TIMEOUT_MS, DELAY_MS = 2_000, 9_000, 6_000
@@ -424,6 +430,23 @@ def test_a_client_finds_gateways_of_its_rack_or_any_if_there_is_none():
     assert {leader(all_of, *each, rack="b") for each in PARTITIONS} == {all_of[2]}
     assert {leader(all_of, *each, rack="c") for each in PARTITIONS} == set(all_of)
     assert {leader(all_of, *each) for each in PARTITIONS} == set(all_of)
+
+
+@pytest.mark.parametrize(
+    ("stripes", "count", "most"), [(4, 4, 1), (4, 2, 1), (4, 6, 2), (1, 3, 3), (8, 3, 1)]
+)
+def test_few_gateways_lead_the_partitions_of_a_stripe(stripes, count, most):
+    all_of = gateways(*[""] * count)
+    for topic in range(20):
+        leaders = [set() for _ in range(stripes)]
+        for partition in range(100):
+            together = led_together(partition, stripes, count)
+            leaders[partition % stripes].add(leader(all_of, f"topic-{topic}", together).gateway_id)
+        assert max(map(len, leaders)) <= most
+
+
+def test_each_partition_of_a_topic_without_stripes_has_a_gateway_of_its_own():
+    assert [led_together(partition, 0, 4) for partition in range(100)] == [*range(100)]
 
 
 def test_the_coordinator_is_the_same_for_all_clients_and_groups_are_spread():

@@ -137,7 +137,8 @@ def test_all_gateways_name_the_same_leaders_and_clients_are_kept_in_their_rack(t
         for _ in range(2):  # each sees what the others did
             for each in running:
                 each.server.gateway._member.tick()  # noqa: SLF001 - without waiting for its time
-        admin_of(tmp_path / "root").create_topics([NewTopic("t", 64)])
+        striped = NewTopic("s", 64, topic_configs={"stripes": 4})
+        admin_of(tmp_path / "root").create_topics([NewTopic("t", 64), striped])
         of_rack, everywhere = [], []
         for each in running:
             with each.client() as client:
@@ -151,6 +152,11 @@ def test_all_gateways_name_the_same_leaders_and_clients_are_kept_in_their_rack(t
         assert everywhere[0] == everywhere[1] == everywhere[2]
         assert len(set(everywhere[0])) == 3
         assert of_rack == 3 * [{running[2].server.gateway.registered.gateway_id}]
+        with running[0].client() as client:
+            answer = client.ask("Metadata", 12, topics=[_Topic(name="s")])
+            leaders = {p.partition_index: p.leader_id for p in answer.topics[0].partitions}
+            for stripe in range(4):
+                assert len({leaders[number] for number in range(stripe, 64, 4)}) == 1
         with running[0].client() as client:
             keys = [f"g{number}" for number in range(50)]
             found = client.ask("FindCoordinator", 4, key_type=0, coordinator_keys=keys)
