@@ -27,7 +27,7 @@ class MetadataPartitionStates:
         self._topic = topic
         self._partition = partition
         record = topic.partitions[partition]
-        self._known = record, state_of(record, is_moving=topic.moving_to is not None)
+        self._known = topic, record, state_of(record, is_moving=topic.moving_to is not None)
 
     def current(self) -> PartitionState:
         """Return the last known state, without a request.
@@ -36,16 +36,16 @@ class MetadataPartitionStates:
             StripesChangedError: the topic has other stripes than the one that was passed.
         """
         topic = self._metadata.known_image().find_by_id(self._topic.topic_id)
-        if topic is None:  # deleted, or created since the metadata were read
-            return self._known[1]
+        seen, known, state = self._known
+        if topic is seen or topic is None:  # deleted, or created since the metadata were read
+            return state
         check_same_stripes(self._topic, topic)
-        record, (known, state) = topic.partitions[self._partition], self._known
-        is_moving = topic.moving_to is not None
+        record, is_moving = topic.partitions[self._partition], topic.moving_to is not None
         if (record is not known and record.partition_epoch >= known.partition_epoch) or (
             record is known and is_moving != state.is_moving
         ):
-            state = state_of(record, is_moving=is_moving)
-            self._known = record, state
+            known, state = record, state_of(record, is_moving=is_moving)
+        self._known = topic, known, state
         return state
 
     def refresh(self) -> PartitionState:
