@@ -67,14 +67,22 @@ class _Places:
     def __len__(self) -> int:
         return len(self._bases)
 
-    def add(self, place: Place) -> None:
-        """Add the place behind the last one."""
-        self._bases.append(place.base_offset)
-        self._numbers.append(place.number)
-        self._firsts.append(place.first_entry)
-        self._ends.append(place.end_entry)
-        self._sizes.append(place.size_bytes)
-        self.end_offset = place.end_offset
+    def add(
+        self,
+        base_offset: int,
+        end_offset: int,
+        number: int,
+        first_entry: int,
+        end_entry: int,
+        size_bytes: int,
+    ) -> None:
+        """Add the place behind the last one. The arguments are the fields of `Place`."""
+        self._bases.append(base_offset)
+        self._numbers.append(number)
+        self._firsts.append(first_entry)
+        self._ends.append(end_entry)
+        self._sizes.append(size_bytes)
+        self.end_offset = end_offset
 
     def forget_before(self, number: int) -> None:
         """Forget the places in objects below a number."""
@@ -567,26 +575,25 @@ class StripeReader(LogCache):
     def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
         """Keep the places of an object's entries, and the object itself."""
         self._forget_replaced()
-        headers = found.directory.headers
-        bytes_per_row = found.size_bytes / (headers[-1].last_offset_delta + 1)
-        for partition, entries in found.directory.groups():
+        directory = found.directory
+        firsts = directory.firsts()
+        ends = np.append(firsts[1:], len(directory))
+        rows = directory.array["base_offset_delta"][firsts].astype(np.int64)
+        counts = np.append(rows[1:], directory.row_count) - rows
+        sizes = np.rint(counts * (found.size_bytes / directory.row_count)).astype(np.int64)
+        for partition, base_offset, count, first, end, size_bytes in zip(
+            directory.partitions[firsts].tolist(),
+            offsets[firsts].tolist(),
+            counts.tolist(),
+            firsts.tolist(),
+            ends.tolist(),
+            sizes.tolist(),
+            strict=True,
+        ):
             places = self._places.get(partition)
             if places is None:
                 places = self._places[partition] = _Places()
-            first, last = headers[entries.start], headers[entries.stop - 1]
-            rows = last.last_offset_delta + 1 - first.base_offset_delta
-            base_offset = int(offsets[entries.start])
-            size_bytes = round(bytes_per_row * rows)
-            places.add(
-                Place(
-                    base_offset,
-                    base_offset + rows,
-                    found.number,
-                    entries.start,
-                    entries.stop,
-                    size_bytes,
-                )
-            )
+            places.add(base_offset, base_offset + count, found.number, first, end, size_bytes)
         self._append_ids[found.number] = found.append_id
         self._keep(found)
 

@@ -35,9 +35,6 @@ from spark_log.record import (
 )
 from spark_log.storage import Store
 
-_ENTRY_BYTES = 400
-"""Approximate memory of an entry's header as an object."""
-
 _SMALL_BYTES = 700
 """Approximate memory of a `SmallBatch` without its records."""
 
@@ -135,7 +132,7 @@ class StripeObject:
         """Approximate memory that the object holds."""
         decoded = self._decoded
         decoded_bytes = 0 if decoded is None else decoded.memory_bytes
-        return self._file.memory_bytes + len(self.directory) * _ENTRY_BYTES + decoded_bytes
+        return self._file.memory_bytes + self.directory.memory_bytes + decoded_bytes
 
     @property
     def schema(self) -> pa.Schema:
