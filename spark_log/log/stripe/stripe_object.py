@@ -19,6 +19,7 @@ from spark_log.log.files import SegmentName
 from spark_log.log.segment import (
     ArrowBatches,
     corrupt_segment,
+    mapped_segment_file,
     open_segment_file,
 )
 from spark_log.record import (
@@ -88,7 +89,16 @@ class StripeObject:
         append_id: random id of this file, from its writer (docs/adr/0003).
     """
 
-    def __init__(self, store: Store, path: str, number: int, *, topic_id: str, stripe: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        number: int,
+        *,
+        topic_id: str,
+        stripe: int,
+        data: pa.Buffer | None = None,
+    ) -> None:
         """Open an object.
 
         Args:
@@ -97,6 +107,7 @@ class StripeObject:
             number: its number in the stripe.
             topic_id: the topic's id; the file must have the same.
             stripe: number of the stripe; the file must have the same.
+            data: the file's bytes, if they are in memory; None reads the file.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -106,7 +117,10 @@ class StripeObject:
         self.number = number
         self.path = path
         try:
-            self._file = open_segment_file(store, path)
+            if data is None:
+                self._file = open_segment_file(store, path)
+            else:
+                self._file = mapped_segment_file(store, data)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(f"it is not a readable Arrow file: {error}") from None
         metadata = self._file.schema.metadata or {}
