@@ -28,7 +28,7 @@ class ClientPeer(Protocol):
             0, as ``read_stamps(address, topic, count, pipe)`` (`timing.ages_in_another_process`).
         address: the URL of the root, or the bootstrap servers.
         first_record: the Python code that imports the library, sends one record to
-            `FIRST_RECORD_TOPIC`, and ends after the acknowledgement.
+            `FIRST_RECORD_TOPIC`, and prints a line after the acknowledgement.
     """
 
     name: str

@@ -30,6 +30,7 @@ _FIRST_RECORD = """
 from spark_log import Producer
 p = Producer("{root}", linger_ms=0)
 p.send("{topic}", b"x" * 100).result(30)
+print("acknowledged", flush=True)
 p.close()
 """
 _WAIT_MS = 10_000

@@ -4,11 +4,12 @@
     python -m benchmarks.striped_topics --stripes 1 --writers 1 --gateway kafka-python
 
 Each writer is a process with one `Producer`, which sends a record of 100 bytes to each partition
-once a second (``linger.ms`` 1000). One `Consumer` reads all partitions. Each has a proxy of its own
-that delays its requests and counts them. At the end the writers stop, and the consumer's requests
-are counted while it is idle. The age of a record is the time from `send`. With ``--stripes 0`` each
-partition has a log of its own. With ``--roots 3`` the root is a quorum of three buckets, so that
-each object has copies.
+once a second (``linger.ms`` 1000). With ``--together`` the writers take turns, so that each
+partition gets one record a second of all of them. One `Consumer` reads all partitions. Each has a
+proxy of its own that delays its requests and counts them. At the end the writers stop, and the
+consumer's requests are counted while it is idle. The age of a record is the time from `send`. With
+``--stripes 0`` each partition has a log of its own. With ``--roots 3`` the root is a quorum of three
+buckets, so that each object has copies.
 
 With ``--gateway`` the writers and the consumer are Kafka's clients (``linger.ms`` 1000), and all
 use one gateway. Its requests are counted: while records come and go, and with an idle consumer. The
@@ -55,6 +56,9 @@ def main() -> None:
     options.add_argument("--stripes", type=int, default=4, help="of the topic (4)")
     options.add_argument("--writers", type=int, nargs="*", default=[1, 8], help="(1 8)")
     options.add_argument("--roots", type=int, default=1, help="3: on a quorum (1)")
+    options.add_argument(
+        "--together", action="store_true", help="one record a second, of all writers"
+    )
     options.add_argument("--gateway", choices=_WRITERS, help="the writers, through a gateway")
     run(options, measure)
 
@@ -76,6 +80,7 @@ def measure(options: argparse.Namespace) -> Report:
             "partitions": str(options.partitions),
             "stripes": str(options.stripes),
             "roots": str(options.roots),
+            "records a second to each partition": "1" if options.together else "1 of each writer",
         }
     return Report("striped_topics", figures, notes)
 
@@ -84,6 +89,7 @@ def _measure(
     writers: int, direct: Root, server_url: str, options: argparse.Namespace
 ) -> Iterator[Figure]:
     seconds = options.seconds
+    share = writers if options.together else 1
     with ExitStack() as stack:
 
         def slow() -> tuple[LatencyProxy, Root]:
@@ -95,7 +101,8 @@ def _measure(
         reading = stack.enter_context(running(_consume, read_root, options.partitions))
         reading.recv()
         writing = [
-            stack.enter_context(running(_produce, root, options.partitions)) for root in write_roots
+            stack.enter_context(running(_produce, root, options.partitions, share, number))
+            for number, root in enumerate(write_roots)
         ]
         for each in writing:
             each.recv()
@@ -211,7 +218,16 @@ def dollars_of(requests: Counter[str]) -> float:
 # --- the processes -------------------------------------------------------------------------------
 
 
-def _produce(root: Root, partitions: int, pipe: Connection) -> None:
+def _produce(root: Root, partitions: int, share: int, turn: int, pipe: Connection) -> None:
+    """Send records until the pipe says that this ends.
+
+    Args:
+        root: the root.
+        partitions: the number of partitions.
+        share: the number of writers that take turns; each sends to every ``share``-th partition.
+        turn: the first partition of this one; the next one a second later.
+        pipe: the benchmark's end.
+    """
     acknowledged_ms: list[float] = []
     is_measured = False
     with Producer(root[0], storage_options=root[1], linger_ms=1_000) as producer:
@@ -219,7 +235,7 @@ def _produce(root: Root, partitions: int, pipe: Connection) -> None:
         pipe.send("ready")
         due_s = time.monotonic()
         while True:
-            for partition in range(partitions):
+            for partition in range(turn % share, partitions, share):
                 sent_s = time.monotonic()
                 future = producer.send(_TOPIC, stamp_now().ljust(100), partition=partition)
                 if is_measured:
@@ -229,6 +245,7 @@ def _produce(root: Root, partitions: int, pipe: Connection) -> None:
                         )
                     )
             due_s += 1
+            turn += 1
             if pipe.poll(max(0.0, due_s - time.monotonic())):
                 if pipe.recv() == "end":
                     break

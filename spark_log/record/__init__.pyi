@@ -44,7 +44,6 @@ from .end_transaction_marker import marker_records as marker_records
 from .entry_directory import ENTRIES_KEY as ENTRIES_KEY
 from .entry_directory import EntryDirectory as EntryDirectory
 from .entry_directory import decode_entries as decode_entries
-from .entry_directory import encode_entries as encode_entries
 from .leader_change import LeaderChange as LeaderChange
 from .leader_change import leader_change_records as leader_change_records
 from .leader_change import parse_leader_change as parse_leader_change

@@ -5,7 +5,7 @@ import binascii
 import numpy as np
 import pytest
 
-from spark_log.record import decode_entries, encode_entries
+from spark_log.record import EntryDirectory, decode_entries
 from tests.record.samples import header_of, row
 
 
@@ -23,7 +23,7 @@ ENTRIES = ([0, 0, 4], [0, 1, 1], headers(2, 1, 3))
 
 
 def test_a_directory_is_read_as_it_was_written():
-    directory = decode_entries(encode_entries(*ENTRIES), 2)
+    directory = decode_entries(EntryDirectory.of(*ENTRIES).encode(), 2)
     assert directory.partitions.tolist() == [0, 0, 4]
     assert directory.ordinals.tolist() == [0, 1, 1]
     assert list(directory.headers) == ENTRIES[2]
@@ -31,7 +31,7 @@ def test_a_directory_is_read_as_it_was_written():
 
 
 def test_each_flipped_bit_is_noticed():
-    value = encode_entries(*ENTRIES)
+    value = EntryDirectory.of(*ENTRIES).encode()
     raw = bytearray(binascii.a2b_base64(value))
     for at in range(len(raw)):
         raw[at] ^= 1 << at % 8
@@ -63,7 +63,7 @@ def test_each_flipped_bit_is_noticed():
 )
 def test_entries_that_are_not_those_of_an_object_are_refused(entries, arrow_batches):
     with pytest.raises(ValueError, match="the entries"):
-        decode_entries(encode_entries(*entries), arrow_batches)
+        decode_entries(EntryDirectory.of(*entries).encode(), arrow_batches)
 
 
 @pytest.mark.parametrize("value", [b"", b"AAAA", b"not base64!"])
@@ -73,5 +73,5 @@ def test_what_is_no_directory_is_refused(value):
 
 
 def test_the_entries_of_a_partition_follow_each_other():
-    directory = decode_entries(encode_entries(*ENTRIES), 2)
+    directory = decode_entries(EntryDirectory.of(*ENTRIES).encode(), 2)
     assert directory.partitions.dtype == np.int32

@@ -48,7 +48,7 @@ from spark_log.errors import (
     StorageError,
     StripesChangedError,
 )
-from spark_log.log import PartitionLog, ProbeInterval
+from spark_log.log import OpenTransaction, PartitionLog, ProbeInterval
 from spark_log.metadata import ClientQuota
 from spark_log.storage import DirectoryWatch, Store
 from spark_log.util import retry_pause_ms
@@ -78,6 +78,10 @@ _BESIDE_MS: Final = 100.0
 _PUBLISH_MS: Final = 10.0
 """Time after which a turn of another thread publishes what it has read, without waiting for its
 end."""
+
+_ANNOUNCE_MS: Final = 5.0
+"""Minimum time between two notifications of the consumer's thread while partitions of a stripe are
+read: to wake another thread for each record takes longer than to make the record."""
 
 _MAX_BATCHES: Final = 1000
 """Maximum number of batches that are published together: batches without visible rows have no size.
@@ -148,6 +152,8 @@ class FetchLoop:
         self._behind: deque[FetchCursor] = deque()
         self._beside = 0
         self._last_records_ms = now_ms()
+        self._announced_ms = -math.inf
+        self._is_unannounced = False
         self._next_rested_ms = 0.0
         self._is_sleeping = False
         self._is_closed = False
@@ -290,6 +296,8 @@ class FetchLoop:
         with self._changed:
             found, pause_ms = self._pick()
             self._is_sleeping = pause_ms > 0
+            if self._is_unannounced and (self._is_sleeping or not self._in_stripes.any()):
+                self._announce(self._now_ms())
         hints = self._watch.wait(pause_ms)
         if not pause_ms and not hints:
             return found
@@ -472,7 +480,9 @@ class FetchLoop:
                     if is_beside and self._behind and self._now_ms() - began_ms >= _BESIDE_MS:
                         left_ends = 0
                 is_over = left_bytes <= 0 or left_ends <= 0
-                if at_once or is_over or len(fetched) >= _MAX_BATCHES:
+                # What is known of a stripe is read to its end without a request.
+                is_followed = end is not None and batch is not None and next_offset >= seen_end
+                if (at_once and not is_followed) or is_over or len(fetched) >= _MAX_BATCHES:
                     goes_on = self._publish(cursor, version, fetched)
                     fetched, at_once, published_ms = [], False, self._now_ms()
                     if is_over or not goes_on:
@@ -536,12 +546,20 @@ class FetchLoop:
                 self._last_records_ms = now_ms
             cursor.on_read(now_ms, has_records=is_added)
             if not self.buffer.is_empty():
-                self._changed.notify_all()
+                self._is_unannounced = True
+                if now_ms - self._announced_ms >= _ANNOUNCE_MS or not self._in_stripes.any():
+                    self._announce(now_ms)
             return self._may_fetch(cursor) and self.buffer.has_room()
+
+    def _announce(self, now_ms: float) -> None:
+        """Wake the threads that wait for records."""
+        self._is_unannounced = False
+        self._announced_ms = now_ms
+        self._changed.notify_all()
 
     def _unblock(self, cursor: FetchCursor) -> bool:
         """End the transaction that blocks a partition, if possible; return whether it has ended."""
-        blocking = cursor.log.blocking_transaction
+        blocking = self._blocking(cursor)
         if blocking is None or self._resolve is None:
             return False
         with self._resolving:
@@ -550,6 +568,12 @@ class FetchLoop:
         with self._changed:
             cursor.make_due()
         return True
+
+    def _blocking(self, cursor: FetchCursor) -> OpenTransaction | None:
+        """Return the transaction that blocks a partition; None if its end was read."""
+        if self._config.isolation_level != "read_committed":
+            return None
+        return cursor.log.blocking_transaction
 
     def _at_end(self, cursor: FetchCursor, version: int, began_ms: float, seen_end: int) -> None:
         """Let a partition wait for more records.
@@ -562,7 +586,7 @@ class FetchLoop:
         """
         with self._changed:
             end = self._end_of(cursor)
-            if cursor.version == version and end and cursor.log.blocking_transaction is None:
+            if cursor.version == version and end and self._blocking(cursor) is None:
                 cursor.seen_end = max(seen_end, cursor.offset)
                 has_more = end.known_end(cursor) > cursor.seen_end
                 cursor.on_end(0.0 if has_more else math.inf, is_at_rest=False)

@@ -24,6 +24,10 @@ class StripeTurns:
         self._queues: OrderedDict[str, list[tuple[int, int, FetchCursor]]] = OrderedDict()
         self._added = count()
 
+    def any(self) -> bool:
+        """Return whether a partition is queued."""
+        return bool(self._queues)
+
     def has(self, end: StripeEnd, may_fetch: Callable[[FetchCursor], bool]) -> bool:
         """Return whether a partition of a stripe is queued that may be read; see `pop`."""
         queue = self._queues.get(end.path, [])

@@ -473,6 +473,14 @@ class PartitionDirectory:
                 return reader
         raise self._gone(self.file_path(segment.name.file_name))
 
+    def is_known_end(self, offset: int) -> bool:
+        """Return whether the log is known to end at an offset, so that no file is looked for there.
+
+        Args:
+            offset: the end of what was read.
+        """
+        return False
+
     def check_identity(self, reader: SegmentReader, name: SegmentName) -> None:
         """Check that an open segment is the one that was appended under its name.
 

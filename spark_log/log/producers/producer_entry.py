@@ -63,8 +63,9 @@ class SequenceRun:
         may cover records both before and after the offset of a snapshot.
         """
         distance = run.base_offset - self.base_offset
-        follows = run.base_sequence == sequence_after(self.base_sequence, distance)
-        if run.base_offset > self.end_offset or not follows:
+        if distance > self.record_count:
+            return None
+        if run.base_sequence != sequence_after(self.base_sequence, distance):
             return None
         base_offset = min(self.base_offset, run.base_offset)
         end_offset = max(self.end_offset, run.end_offset)

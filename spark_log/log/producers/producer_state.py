@@ -133,6 +133,33 @@ class ProducerState:
             if header.producer_id != NO_PRODUCER_ID:
                 self._replay_batch(header, base_offset, end_offset, appended_us)
 
+    def replay_next(self, producer_id: int, epoch: int, base_sequence: int, count: int) -> bool:
+        """Replay the batch behind the last record, if that is simple: a shorter way than `replay`.
+
+        It is simple for records outside of a transaction, of a producer that is known in this epoch
+        or of none. No listing has shown the batch.
+
+        Args:
+            producer_id: the producer's id; `NO_PRODUCER_ID` without one.
+            epoch: the producer's epoch.
+            base_sequence: sequence number of the first record.
+            count: number of records.
+
+        Returns:
+            Whether it was replayed. If not, `replay` has to do it.
+        """
+        transactions = self.transactions
+        if producer_id != NO_PRODUCER_ID:
+            entry = self._entries.get(producer_id)
+            if entry is None or entry.epoch != epoch or not entry.runs:
+                return False
+            if base_sequence == NO_SEQUENCE:
+                return False
+            run = SequenceRun(base_sequence, transactions.offset, count)
+            self._entries[producer_id] = entry.with_run(run, NOT_LISTED_US)
+        transactions.offset += count
+        return True
+
     def find(self, append: ProducerAppend, record_count: int) -> int | None:
         """Return the offset of this append in the log; None if it is not in the log.
 

@@ -178,6 +178,9 @@ class TailView:
             self._add(SegmentName(base_offset), end_offset)
 
     def _probe(self) -> SegmentReader | None:
+        if self._directory.is_known_end(self.log_end_offset):
+            self._found = 0
+            return None
         name = SegmentName(self.log_end_offset)
         try:
             reader = self._open(name, len(self._starts))

@@ -10,6 +10,7 @@ from .file import WHOLE_BYTES as WHOLE_BYTES
 from .file import ColumnStatistics as ColumnStatistics
 from .file import LeftOutColumns as LeftOutColumns
 from .file import RowStatistics as RowStatistics
+from .file import mapped_segment_file as mapped_segment_file
 from .file import open_segment_file as open_segment_file
 from .indexes import DEFAULT_INTERVAL_BYTES as DEFAULT_INTERVAL_BYTES
 from .indexes import IndexBuilder as IndexBuilder

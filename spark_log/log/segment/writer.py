@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
@@ -40,7 +39,6 @@ from spark_log.record import (
     batch_crc32c,
     content_crc32c,
     encode_check,
-    encode_entries,
     encode_headers,
     file_template,
     joined_records,
@@ -247,12 +245,10 @@ class SegmentWriter:
             StorageFullError: no part of the object will be visible.
         """
         self._write_all(entries, timestamp_us, leader_epochs)
-        value = encode_entries(partitions, self._ordinals, self._headers)
+        directory = EntryDirectory.of(partitions, self._ordinals, self._headers)
         with self._errors:
-            self._arrow_file().write_metadata({ENTRIES_KEY: value})
-        return EntryDirectory(
-            np.array(partitions, np.int32), np.array(self._ordinals, np.int32), self._headers
-        )
+            self._arrow_file().write_metadata({ENTRIES_KEY: directory.encode()})
+        return directory
 
     def _write_all(
         self,

@@ -8,7 +8,7 @@ partitions. It is visible whole or not at all, so a crash leaves either no appen
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Final
 
@@ -34,7 +34,7 @@ from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entry import StripeEntry, entries_of_one_object, first_of_producers
 from spark_log.log.stripe.state import UNKNOWN_OFFSET
 from spark_log.log.stripe.stripe_object import StripeObject
-from spark_log.log.stripe.tail import StripeTail
+from spark_log.log.stripe.tail import StripeTail, Taken
 from spark_log.record import NO_TIMESTAMP, BatchHeader, EntryDirectory
 
 _log = logging.getLogger(__name__)
@@ -44,6 +44,9 @@ _MAX_RACES: Final = 10_000
 
 _MAX_LOST_ANSWERS: Final = 10
 """Number of lost answers after which an append is given up, and its outcome is unknown."""
+
+OnPut = Callable[[int, StagedSegment], None]
+"""Is called with the number of an object, and the object, when it was put."""
 
 AppendResult = LogAppendInfo | SparkLogError | None
 """The result of an entry: its offsets, the error that refused it or left it unknown, or None for a
@@ -75,11 +78,21 @@ class StripeAppender:
         """Access no storage yet."""
         self._directory = directory
         self._clock = directory.clock
+        self._on_put: OnPut | None = None
         self._tail = self.tail_class(directory, self.on_object)
         self._is_contended = False
         self._append: _Append | None = None
         self.home_number = 0
         self._objects = self._entries = 0
+
+    def share(self, taken: Taken, on_put: OnPut) -> None:
+        """Share objects with what the process reads of the stripe.
+
+        Args:
+            taken: returns an object that was read; None if it is not in memory.
+            on_put: is called with each object that was put, and its number.
+        """
+        self._tail.taken, self._on_put = taken, on_put
 
     @property
     def objects_behind_home(self) -> int:
@@ -245,6 +258,11 @@ class StripeAppender:
                 self._on_first(number)
                 append.succeed(chosen, entries.headers, tail.on_own_object(entries, asked_ms))
                 self._count(entries)
+                if self._on_put is not None:
+                    with self._directory.suppressed.suppress(
+                        "own object", self._directory.path, StorageError
+                    ):
+                        self._on_put(number, staged)
                 return
             _log.debug("%s: the put of %d took too long to count", directory.path, number)
             self.on_unknown_outcome(append)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from spark_log.config import TopicConfig
 from spark_log.errors import (
     CorruptRecordError,
@@ -90,6 +92,7 @@ class StripeDirectory:
         check_root: function that raises a `StorageError` if the root was emptied.
         check_stripes: called when the stripe has ended; raises a `StripesChangedError` if the
             topic has other stripes now.
+        suppressed: counter of errors that fail no append.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class StripeDirectory:
         self.check_root = check_root
         self.check_stripes = check_stripes
         self._existence_marker = ExistenceMarker(path) if has_existence_marker else None
-        self._suppressed = suppressed
+        self.suppressed = suppressed
         self.store = store
         self.path = path
         self.topic_id = topic_id
@@ -173,7 +176,7 @@ class StripeDirectory:
         then only processes that knew the stripe notice that all of its files are gone.
         """
         if self._existence_marker is not None:
-            with self._suppressed.suppress("witness", self.path, SparkLogError):
+            with self.suppressed.suppress("witness", self.path, SparkLogError):
                 self._existence_marker.create(self.store)
 
     def check_partition(self, partition: int) -> None:
@@ -249,8 +252,12 @@ class StripeDirectory:
             size_bytes=sum(file.size_bytes for _, file in listing.files),
         )
 
-    def open(self, number: int) -> StripeObject | None:
+    def open(self, number: int, data: pa.Buffer | None = None) -> StripeObject | None:
         """Open an object; return None if the stripe has none of this number.
+
+        Args:
+            number: the object's number.
+            data: the object's bytes, if this process has put it; None reads the file.
 
         Raises:
             CorruptRecordError: the object is damaged.
@@ -263,6 +270,7 @@ class StripeDirectory:
                 number,
                 topic_id=self.topic_id,
                 stripe=self.stripe,
+                data=data,
             )
         except NotFoundError:
             return None

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from spark_log.errors import UnknownOutcomeError
-from spark_log.log.stripe.appender import AppendResult, StripeAppender
+from spark_log.log.stripe.appender import AppendResult, OnPut, StripeAppender
 from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entry import StripeEntry
+from spark_log.log.stripe.tail import Taken
 
 MAX_GROUP_BYTES: Final = 33_554_432
 """Bytes of the records of one object; a single call may have more."""
@@ -59,6 +60,10 @@ class GroupCommit:
         self._changed = type(self).condition_class()
         self._waiting: deque[_Request] = deque()
         self._is_busy = False
+
+    def share(self, taken: Taken, on_put: OnPut) -> None:
+        """Share objects with what the process reads of the stripe (`StripeAppender.share`)."""
+        self._appender.share(taken, on_put)
 
     @property
     def objects_behind_home(self) -> int:

@@ -11,10 +11,12 @@ from copy import copy
 from typing import ClassVar, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from spark_log.errors import CorruptRecordError, NotFoundError, SparkLogError
 from spark_log.log.cache_budget import LOG_CACHES, LogCache
 from spark_log.log.producers import OpenTransaction, ProducerState
+from spark_log.log.segment import StagedSegment
 from spark_log.log.stripe.directory import StripeDirectory
 from spark_log.log.stripe.entries_reader import EntriesReader
 from spark_log.log.stripe.state import StripeState
@@ -27,6 +29,9 @@ OBJECTS_PER_LISTING: Final = 1_024
 
 MAX_OPEN_OBJECTS: Final = 32
 """Number of objects that a reader keeps open."""
+
+MAX_OWN_OBJECTS: Final = 16
+"""Number of objects that this process has put and not taken in, up to which they are kept."""
 
 NO_OBJECTS: Final[Mapping[int, str]] = {}
 """No objects that are opened together with another one."""
@@ -67,14 +72,22 @@ class _Places:
     def __len__(self) -> int:
         return len(self._bases)
 
-    def add(self, place: Place) -> None:
-        """Add the place behind the last one."""
-        self._bases.append(place.base_offset)
-        self._numbers.append(place.number)
-        self._firsts.append(place.first_entry)
-        self._ends.append(place.end_entry)
-        self._sizes.append(place.size_bytes)
-        self.end_offset = place.end_offset
+    def add(
+        self,
+        base_offset: int,
+        end_offset: int,
+        number: int,
+        first_entry: int,
+        end_entry: int,
+        size_bytes: int,
+    ) -> None:
+        """Add the place behind the last one. The arguments are the fields of `Place`."""
+        self._bases.append(base_offset)
+        self._numbers.append(number)
+        self._firsts.append(first_entry)
+        self._ends.append(end_entry)
+        self._sizes.append(size_bytes)
+        self.end_offset = end_offset
 
     def forget_before(self, number: int) -> None:
         """Forget the places in objects below a number."""
@@ -147,6 +160,7 @@ class StripeReader(LogCache):
         polls_begun: the number of polls that have begun.
         objects_in_turn: the number of consecutive objects that partitions may read in turn, so that
             each is opened once for all of them: half of those that stay open.
+        keeps_own: whether objects that this process has put are kept until they are taken in.
     """
 
     tail_class: ClassVar[type[StripeTail]] = StripeTail
@@ -160,7 +174,9 @@ class StripeReader(LogCache):
         self.directory = directory
         self._turn = type(self).lock_class()  # who has it moves the tail, and sends its requests
         self._lock = threading.RLock()  # of what is known; no request is sent while it is held
+        self._own: dict[int, pa.Buffer] = {}
         self._tail = self.tail_class(directory, self.on_object, lock=self._lock)
+        self._tail.taken = self._open_own
         self.polls_begun = self._polled = self._listings_before_poll = 0
         self._failed: tuple[int, SparkLogError] | None = None
         self._home_checked_at = 0
@@ -169,6 +185,7 @@ class StripeReader(LogCache):
         self._append_ids: dict[int, str] = {}
         self._objects: OrderedDict[int, StripeObject] = OrderedDict()
         self.objects_in_turn = MAX_OPEN_OBJECTS // 2
+        self.keeps_own = not directory.store.is_local
         self._opening: dict[int, _Opening] = {}
         self._home: StripeState | None = None
         self._share = LOG_CACHES.share(self)
@@ -176,6 +193,7 @@ class StripeReader(LogCache):
     def drop(self) -> None:
         """Forget the open objects. They are read again when they are needed."""
         self._objects = OrderedDict()
+        self._own = {}
         self._home = None
 
     # --- the stripe's end -------------------------------------------------------------------------
@@ -408,6 +426,39 @@ class StripeReader(LogCache):
 
     # --- objects ----------------------------------------------------------------------------------
 
+    def add_own(self, number: int, staged: StagedSegment) -> None:
+        """Keep an object that this process has put, so that a poll takes it in without a request.
+
+        Nothing is kept if nobody polls, or if the file is local, where no request is saved.
+
+        Args:
+            number: the object's number. It counts: it was not used before.
+            staged: the object.
+
+        Raises:
+            StorageError: the staged file cannot be read.
+        """
+        with self._lock:
+            behind = number - self._tail.state.next_number
+            if not self._polled or not self.keeps_own or not 0 <= behind < MAX_OWN_OBJECTS:
+                return
+            held_bytes = sum(each.size for each in self._own.values()) + staged.size_bytes
+            if self._share.fits(2 * held_bytes):
+                self._own[number] = staged.load()
+
+    def _open_own(self, number: int) -> StripeObject | None:
+        """Return the object of a number if this process has put it."""
+        with self._lock:
+            data = self._own.pop(number, None)
+            for each in [each for each in self._own if each < number]:
+                del self._own[each]
+        return None if data is None else self.directory.open(number, data)
+
+    def taken(self, number: int) -> StripeObject | None:
+        """Return an object that was taken in, if it is open."""
+        with self._lock:
+            return self._objects.get(number)
+
     def open(self, partition: int, base_offset: int, *, polls_at_end: bool = True) -> EntriesReader:
         """Open the entries of a partition that begin at an offset.
 
@@ -567,26 +618,25 @@ class StripeReader(LogCache):
     def on_object(self, found: StripeObject, offsets: np.ndarray) -> None:
         """Keep the places of an object's entries, and the object itself."""
         self._forget_replaced()
-        headers = found.directory.headers
-        bytes_per_row = found.size_bytes / (headers[-1].last_offset_delta + 1)
-        for partition, entries in found.directory.groups():
+        directory = found.directory
+        firsts = directory.firsts()
+        ends = np.append(firsts[1:], len(directory))
+        rows = directory.array["base_offset_delta"][firsts].astype(np.int64)
+        counts = np.append(rows[1:], directory.row_count) - rows
+        sizes = np.rint(counts * (found.size_bytes / directory.row_count)).astype(np.int64)
+        for partition, base_offset, count, first, end, size_bytes in zip(
+            directory.partitions[firsts].tolist(),
+            offsets[firsts].tolist(),
+            counts.tolist(),
+            firsts.tolist(),
+            ends.tolist(),
+            sizes.tolist(),
+            strict=True,
+        ):
             places = self._places.get(partition)
             if places is None:
                 places = self._places[partition] = _Places()
-            first, last = headers[entries.start], headers[entries.stop - 1]
-            rows = last.last_offset_delta + 1 - first.base_offset_delta
-            base_offset = int(offsets[entries.start])
-            size_bytes = round(bytes_per_row * rows)
-            places.add(
-                Place(
-                    base_offset,
-                    base_offset + rows,
-                    found.number,
-                    entries.start,
-                    entries.stop,
-                    size_bytes,
-                )
-            )
+            places.add(base_offset, base_offset + count, found.number, first, end, size_bytes)
         self._append_ids[found.number] = found.append_id
         self._keep(found)
 
@@ -629,4 +679,6 @@ class StripeReader(LogCache):
     def _hold(self) -> None:
         """Report the memory of the open objects, and of the home marker's state, to the budget."""
         home_bytes = 0 if self._home is None else self._home.memory_bytes
-        self._share.hold(home_bytes + sum(each.memory_bytes for each in self._objects.values()))
+        objects_bytes = sum(each.memory_bytes for each in self._objects.values())
+        own_bytes = sum(each.size for each in self._own.values())
+        self._share.hold(home_bytes + objects_bytes + own_bytes)

@@ -12,7 +12,7 @@ from spark_log.errors import LogEndOffsetMismatchError, SparkLogError
 from spark_log.log.producers import NOT_LISTED_US, ProducerState
 from spark_log.log.segment import BatchAppend
 from spark_log.log.stripe.entry import StripeEntry
-from spark_log.record import EndTransactionMarker, EntryDirectory
+from spark_log.record import BatchHeader, EndTransactionMarker, EntryDirectory
 
 UNKNOWN_OFFSET: Final = -1
 """The place of a transaction marker that a partition has: its state does not tell the offset."""
@@ -94,20 +94,33 @@ class StripeState:
         Returns:
             The base offset of each entry, int64.
         """
+        array, bits = directory.array, BatchHeader.TRANSACTIONAL_BIT | BatchHeader.CONTROL_BIT
         offsets: list[int] = []
-        is_last = directory.is_last
-        for partition, entries in directory.groups():
-            headers = directory.headers[entries.start : entries.stop]
-            producers = self._of(partition)
-            origin = producers.offset - headers[0].base_offset_delta
-            offsets += [origin + header.base_offset_delta for header in headers]
-            producers.replay(origin, headers, NOT_LISTED_US)
+        for number, (partition, is_plain, producer_id, epoch, sequence, count) in enumerate(
+            zip(
+                directory.partitions.tolist(),
+                ((array["attributes"] & bits) == 0).tolist(),
+                array["producer_id"].tolist(),
+                array["producer_epoch"].tolist(),
+                array["base_sequence"].tolist(),
+                array["record_count"].tolist(),
+                strict=True,
+            )
+        ):
+            producers = self._partitions.get(partition) or self._of(partition)
+            offset = producers.offset
+            offsets.append(offset)
+            if is_plain and producers.replay_next(producer_id, epoch, sequence, count):
+                continue
+            header = directory.headers[number]
+            producers.replay(offset - header.base_offset_delta, (header,), NOT_LISTED_US)
             producers.transactions.forget_aborted()
-            if is_last:
-                self.leader_epochs[partition] = headers[-1].leader_epoch
-            self._undated.add(partition)
             self.is_overgrown |= producers.is_overgrown
-        self.is_ended |= is_last
+        self._undated.update(directory.partitions.tolist())
+        if directory.is_last:
+            self.is_ended = True
+            epochs = array["leader_epoch"].tolist()
+            self.leader_epochs.update(zip(directory.partitions.tolist(), epochs, strict=True))
         self.next_number += 1
         return np.array(offsets, np.int64)
 

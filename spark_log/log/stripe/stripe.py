@@ -61,6 +61,7 @@ class Stripe:
         self.files_at_home = open_partition
         self.appends = self.appends_class(directory)
         self.reader = self.reader_class(directory)
+        self.appends.share(self.reader.taken, self.reader.add_own)
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self._late = 1 + Random().random() / _SPREAD
         self._lock = threading.Lock()

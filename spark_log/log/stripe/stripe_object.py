@@ -19,6 +19,7 @@ from spark_log.log.files import SegmentName
 from spark_log.log.segment import (
     ArrowBatches,
     corrupt_segment,
+    mapped_segment_file,
     open_segment_file,
 )
 from spark_log.record import (
@@ -34,9 +35,6 @@ from spark_log.record import (
     small_batches,
 )
 from spark_log.storage import Store
-
-_ENTRY_BYTES = 400
-"""Approximate memory of an entry's header as an object."""
 
 _SMALL_BYTES = 700
 """Approximate memory of a `SmallBatch` without its records."""
@@ -91,7 +89,16 @@ class StripeObject:
         append_id: random id of this file, from its writer (docs/adr/0003).
     """
 
-    def __init__(self, store: Store, path: str, number: int, *, topic_id: str, stripe: int) -> None:
+    def __init__(
+        self,
+        store: Store,
+        path: str,
+        number: int,
+        *,
+        topic_id: str,
+        stripe: int,
+        data: pa.Buffer | None = None,
+    ) -> None:
         """Open an object.
 
         Args:
@@ -100,6 +107,7 @@ class StripeObject:
             number: its number in the stripe.
             topic_id: the topic's id; the file must have the same.
             stripe: number of the stripe; the file must have the same.
+            data: the file's bytes, if they are in memory; None reads the file.
 
         Raises:
             NotFoundError: the file does not exist.
@@ -109,7 +117,10 @@ class StripeObject:
         self.number = number
         self.path = path
         try:
-            self._file = open_segment_file(store, path)
+            if data is None:
+                self._file = open_segment_file(store, path)
+            else:
+                self._file = mapped_segment_file(store, data)
         except (ValueError, OSError, pa.ArrowException) as error:
             raise self._corrupt(f"it is not a readable Arrow file: {error}") from None
         metadata = self._file.schema.metadata or {}
@@ -135,7 +146,7 @@ class StripeObject:
         """Approximate memory that the object holds."""
         decoded = self._decoded
         decoded_bytes = 0 if decoded is None else decoded.memory_bytes
-        return self._file.memory_bytes + len(self.directory) * _ENTRY_BYTES + decoded_bytes
+        return self._file.memory_bytes + self.directory.memory_bytes + decoded_bytes
 
     @property
     def schema(self) -> pa.Schema:

@@ -202,6 +202,10 @@ class StripedDirectory(PartitionDirectory):
         """
         return super().opener(min(end_offset, self.stripe.home_end(self.partition)), last)
 
+    def is_known_end(self, offset: int) -> bool:
+        """Return whether the stripe, which another one polls, is known to end at an offset."""
+        return not self.polls_at_end and self.stripe.end_offset(self.partition) <= offset
+
     def open(self, name: SegmentName, size_bytes: int | None = None) -> SegmentReader:
         """Open a segment at home, or the entries that begin at an offset.
 

@@ -23,8 +23,15 @@ _MAX_SLOW_LISTINGS: Final = 5
 OBJECTS_AHEAD: Final = 16
 """Number of listed objects that are read at once."""
 
+Taken = Callable[[int], StripeObject | None]
+"""Returns the object of a number if this process is known to have it; else None."""
+
 OnObject = Callable[[StripeObject, np.ndarray], None]
 """Is called for each object that is taken in, with the base offset of each of its entries."""
+
+
+def _nothing(number: int) -> None:
+    return None
 
 
 class StripeTail:
@@ -42,6 +49,8 @@ class StripeTail:
         storage_us: the newest last-modified time that a listing showed.
         listed_ms: monotonic time before the last listing began.
         listings: number of listings that have ended.
+        taken: returns an object that this process has put, or has taken in elsewhere. It is part
+            of the stripe, so it is taken in without a request.
     """
 
     def __init__(
@@ -58,6 +67,7 @@ class StripeTail:
             lock: held while the state changes, and ``on_object`` runs; no request is sent
                 meanwhile. None if one thread uses all of this.
         """
+        self.taken: Taken = _nothing
         self._lock = nullcontext() if lock is None else lock
         self.state = StripeState()
         self.home_number = 0
@@ -102,6 +112,10 @@ class StripeTail:
             SparkLogError: See `refresh`.
         """
         while not self._ahead:
+            known = self.taken(self.state.next_number)
+            if known is not None:
+                self._ahead.append(known)
+                break
             if not self.is_recent:
                 self.list_stripe()
             number = self.state.next_number

@@ -233,3 +233,46 @@ def test_a_failed_probe_is_repeated(open_consumer):
     consumer.append(6)
     consumer.wait(10_000)
     assert consumer.taken == [6]
+
+
+def read_all_ends(open_consumer, partitions):
+    """A consumer of one stripe that waits at the ends of all partitions."""
+    consumer = open_consumer(partitions, stripes=1)
+    consumer.append_objects(1, partitions, partitions)
+    while not all(each.waits_for_stripe() for each in consumer.cursors):
+        consumer.run_once()
+    return consumer
+
+
+def test_who_waits_is_woken_a_few_times_for_the_partitions_of_an_object(open_consumer, monkeypatch):
+    consumer = read_all_ends(open_consumer, 100)
+    buffer, waiting = consumer.loop.buffer, []
+    changed = consumer.loop._changed  # noqa: SLF001
+    monkeypatch.setattr(
+        changed, "notify_all", lambda: waiting.append(sum(c.rows_left for c in consumer.cursors))
+    )
+    consumer.append_objects(1, 100, 100)
+    while not all(each.waits_for_stripe() and each.offset == 2 for each in consumer.cursors):
+        consumer.loop.run_once()
+    assert buffer.waiting_bytes
+    assert waiting[0] == 1, "who waits gets the first record at once"
+    assert waiting[-1] == 100, "nobody waits for records that are there"
+    assert len(waiting) <= 3
+
+
+def test_entries_are_opened_once_and_none_is_looked_for_at_the_known_end(
+    open_consumer, monkeypatch
+):
+    consumer = read_all_ends(open_consumer, 100)
+    (stripe,) = consumer.stripes
+    opened, shipped = [], stripe.reader.open
+
+    def count_opened(partition, base_offset, **how):
+        opened.append((partition, base_offset))
+        return shipped(partition, base_offset, **how)
+
+    monkeypatch.setattr(stripe.reader, "open", count_opened)
+    consumer.append_objects(1, 100, 100)
+    while not all(each.waits_for_stripe() and each.offset == 2 for each in consumer.cursors):
+        consumer.run_once()
+    assert sorted(opened) == [(number, 1) for number in range(100)]

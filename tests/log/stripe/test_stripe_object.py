@@ -10,7 +10,7 @@ from pyarrow import ipc
 from spark_log.errors import CorruptRecordError
 from spark_log.log import BatchAppend
 from spark_log.log.stripe import StripeEntry, StripeObject
-from spark_log.record import METADATA_KEY, RECORD_SCHEMA, SmallBatch, decode_headers, encode_entries
+from spark_log.record import METADATA_KEY, RECORD_SCHEMA, EntryDirectory, SmallBatch, decode_headers
 from spark_log.storage.memory import MemoryStore
 from tests.log.stripe.support import STRIPE, Process, batch, marker
 from tests.log.support import TOPIC_ID, HookedStore
@@ -101,8 +101,10 @@ def test_a_directory_that_does_not_fit_the_records_is_noticed(data, memory_store
         found.directory.ordinals,
         found.directory.headers,
     )
-    right = encode_entries(partitions, ordinals, headers)
-    wrong = encode_entries(partitions, ordinals, [replace(headers[0], producer_id=9), *headers[1:]])
+    right = EntryDirectory.of(partitions, ordinals, headers).encode()
+    wrong = EntryDirectory.of(
+        partitions, ordinals, [replace(headers[0], producer_id=9), *headers[1:]]
+    ).encode()
     memory_store.put(PATH, data.to_pybytes().replace(right, wrong))
     damaged = open_object(memory_store)
     with pytest.raises(CorruptRecordError, match="not those of the directory"):

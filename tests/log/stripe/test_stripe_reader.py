@@ -367,3 +367,59 @@ def test_entries_answer_whatever_a_segment_does(process):
     assert [each.records.to_pylist() for each in at_home.read(3)] == [
         each.records.to_pylist() for each in second.read(3)
     ]
+
+
+class TestAProcessThatAppendsAndReads:
+    """What it has put or read is taken in from memory."""
+
+    @pytest.fixture
+    def busy(self, remote):
+        """The process, at the end of a stripe that it has appended to."""
+        remote.group.append([batch(0)])
+        remote.reader.poll()
+        remote.store.calls.clear()
+        return remote
+
+    def test_reads_none_of_its_puts(self, busy):
+        for number in range(1, 4):
+            busy.group.append([batch(each, number) for each in range(100)])
+            busy.reader.poll()
+            # The put, and a look behind it.
+            assert requests(busy.store) == ["stage", "put_if_absent", "read_tail"]
+            assert busy.log(99).files.open(SegmentName(number - 1)).end_offset == number
+            busy.store.calls.clear()
+
+    def test_reads_those_of_others_once(self, busy, other):
+        other.append(batch(1))
+        busy.group.append([batch(0, 1)])  # it loses: from now on it looks for those of others
+        busy.reader.poll()
+        busy.store.calls.clear()
+        other.append(batch(1, 1))
+        busy.reader.poll()
+        assert requests(busy.store) == ["read_tail"] * 2
+        busy.store.calls.clear()
+        busy.group.append([batch(0, 2)])
+        assert requests(busy.store) == ["read_tail", "stage", "put_if_absent"]  # the end alone
+        busy.store.calls.clear()
+        busy.reader.poll()
+        assert requests(busy.store) == ["read_tail"]
+        assert busy.values(0, 2) == expected(0, 2, 1)
+
+    def test_reads_them_again_when_the_budget_is_short(self, busy, monkeypatch):
+        monkeypatch.setattr(LOG_CACHES, "limit_bytes", 1)
+        busy.group.append([batch(0, 1)])
+        busy.store.calls.clear()
+        busy.reader.poll()
+        assert requests(busy.store) == ["read_tail"] * 2
+
+    def test_keeps_nothing_that_nobody_polls(self, remote):
+        remote.group.append([batch(0)])
+        assert not remote.reader._own  # noqa: SLF001
+
+    def test_drops_what_it_has_put_when_it_begins_at_a_marker(self, busy, other, clock):
+        busy.group.append([batch(0, 1)])
+        other.take_home()
+        clock.advance_ms(DELAY_MS)
+        busy.reader.poll()
+        other.append(batch(0, 2))
+        assert busy.values(0, 2) == expected(0, 2, 1)

@@ -9,16 +9,8 @@ from spark_log.log import LogBatch
 from spark_log.log.directory import LogView
 from spark_log.log.read import IsolationLevel
 from spark_log.log.stripe import StripedLog
-from tests.simulation.stripes.world import StripesWorld
+from tests.simulation.stripes.world import SharedProcess, StripesWorld
 from tests.simulation.violation import ViolationError
-
-
-class ReadingProcess:
-    """The stripes that the reading threads of one process share."""
-
-    def __init__(self, world: StripesWorld) -> None:
-        """Return a process that has started."""
-        self.stripes = world.open_stripes()
 
 
 class Reader:
@@ -31,7 +23,7 @@ class Reader:
         self,
         world: StripesWorld,
         isolation_level: IsolationLevel,
-        process: ReadingProcess | None = None,
+        process: SharedProcess | None = None,
     ) -> None:
         """Return an actor of a world.
 
@@ -51,7 +43,7 @@ class Reader:
     def run(self) -> None:
         """Read until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        stripes = (self._process or ReadingProcess(world)).stripes
+        stripes = (self._process or SharedProcess(world)).stripes
         stripe = random.randrange(world.profile.stripes)
         partitions = list(world.partitions_of(stripe))
         logs = {partition: world.open_log(stripes, partition) for partition in partitions}

@@ -20,14 +20,18 @@ from tests.simulation.simulation import Simulation
 from tests.simulation.store import RangedSimulatedStore, SimulatedDisk, SimulatedStore
 from tests.simulation.stripes.maintenance import Cleaner, Merger, Taker
 from tests.simulation.stripes.profile import StripesProfile, draw_stripes_profile
-from tests.simulation.stripes.readers import Reader, ReadingProcess
+from tests.simulation.stripes.readers import Reader
 from tests.simulation.stripes.true_stripes import TOPIC, TrueStripes
-from tests.simulation.stripes.world import SimulatedCondition, SimulatedLock, StripesWorld
+from tests.simulation.stripes.world import (
+    SharedProcess,
+    SimulatedCondition,
+    SimulatedLock,
+    StripesWorld,
+)
 from tests.simulation.stripes.writers import (
     Finisher,
     PlainWriter,
     ProducerWriter,
-    SharedProcess,
     TransactionalWriter,
 )
 from tests.simulation.violation import ViolationError
@@ -95,6 +99,7 @@ class StripesSimulation(Simulation):
             process = SharedProcess(world)
             for thread in range(random.choice((1, 2))):
                 spawn(f"writer {number}.{thread}", ProducerWriter(world, process).run)
+            self._spawn_readers(f"reader of writer {number}", process)
         for number in range(profile.plain_writers):
             spawn(f"plain {number}", PlainWriter(world, f"w{number}").run)
         for _ in range(profile.twins):
@@ -121,11 +126,16 @@ class StripesSimulation(Simulation):
         for number in range(profile.mergers):
             spawn(f"merger {number}", Merger(world).run)
 
-    def _spawn_readers(self, name: str) -> None:
-        """Make the threads of one process that reads."""
+    def _spawn_readers(self, name: str, writing: SharedProcess | None = None) -> None:
+        """Make the threads of one process that reads.
+
+        Args:
+            name: a name for the threads.
+            writing: the process, if it appends, too, as a gateway.
+        """
         world = self.world
-        process = ReadingProcess(world)
-        for thread in range(world.scheduler.random.choice((1, 2))):
+        process = writing or SharedProcess(world)
+        for thread in range(world.scheduler.random.choice((1,) if writing else (1, 2))):
             reader = Reader(world, world.scheduler.random.choice(_LEVELS), process)
             world.scheduler.spawn_mortal(f"{name}.{thread}", reader.run)
 

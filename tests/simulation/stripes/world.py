@@ -196,3 +196,17 @@ class StripesWorld:
         """Assign a new producer id."""
         self.producer_ids += 1
         return self.producer_ids
+
+
+class SharedProcess:
+    """The state that the threads of one process share: what they append by, and read.
+
+    Attributes:
+        stripes: the stripes.
+        appends: what each stripe is appended to by.
+    """
+
+    def __init__(self, world: StripesWorld) -> None:
+        """Return a process that has started."""
+        self.stripes = world.open_stripes()
+        self.appends = {number: each.appends for number, each in self.stripes.items()}

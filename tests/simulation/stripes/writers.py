@@ -20,7 +20,7 @@ from spark_log.log.stripe import AppendResult, GroupCommit, StripeEntry
 from spark_log.record import EndTransactionMarker, ProducerAppend
 from tests.simulation.log.records import Record, record_batch
 from tests.simulation.scheduler import START_US
-from tests.simulation.stripes.world import KnownTransaction, StripesWorld
+from tests.simulation.stripes.world import KnownTransaction, SharedProcess, StripesWorld
 from tests.simulation.violation import ViolationError
 
 
@@ -51,23 +51,6 @@ class Sent:
     def entry(self) -> StripeEntry:
         """The entry to append."""
         return StripeEntry(self.partition, batch_of(self.values, self.producer), self.expected)
-
-
-class SharedProcess:
-    """The state that the threads of one process share: what they append by.
-
-    Attributes:
-        appends: what each stripe is appended to by.
-    """
-
-    def __init__(self, world: StripesWorld) -> None:
-        """Return a process that has started."""
-        self.appends: dict[int, GroupCommit] = open_appends(world)
-
-
-def open_appends(world: StripesWorld) -> dict[int, GroupCommit]:
-    """Return what the threads of a new process append by, for each stripe."""
-    return {number: stripe.appends for number, stripe in world.open_stripes().items()}
 
 
 @dataclass(slots=True)
@@ -194,7 +177,7 @@ class PlainWriter:
     def run(self) -> None:
         """Append until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        appends = open_appends(world)
+        appends = SharedProcess(world).appends
         while not world.is_ending:
             world.rest(world.profile.think_ms)
             stripe = random.randrange(world.profile.stripes)
@@ -262,7 +245,7 @@ class TransactionalWriter:
     def run(self) -> None:
         """Append until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        appends = open_appends(world)
+        appends = SharedProcess(world).appends
         self._end(appends, is_committed=False)
         while not world.is_ending:
             known = world.transactions[self._producer_id]
@@ -342,7 +325,7 @@ class Finisher:
     def run(self) -> None:
         """Work until the simulation ends; called again after each crash."""
         world, random = self._world, self._world.scheduler.random
-        appends = open_appends(world)
+        appends = SharedProcess(world).appends
         while not world.is_ending:
             world.rest(world.profile.rest_ms)
             known = world.transactions[random.choice(list(world.transactions))]
