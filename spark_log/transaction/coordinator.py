@@ -22,7 +22,7 @@ from spark_log.errors import (
 )
 from spark_log.record import ProducerIdAndEpoch
 from spark_log.transaction import decisions
-from spark_log.transaction.markers import MARKERS_AT_ONCE, OpenLog, put_markers
+from spark_log.transaction.markers import MARKERS_AT_ONCE, MarkerStripe, OpenLog, put_markers
 from spark_log.transaction.producers import forget_producer, record_producer
 from spark_log.transaction.records import TransactionRecord
 from spark_log.transaction.state import (
@@ -97,6 +97,9 @@ class TransactionCoordinator:
         self._completes_later = completes_later
         # The decided transaction of which only the record of its completion is missing.
         self._applied: int | None = None
+        # The stripes that got the last markers: whoever takes over may complete many transactions
+        # in turn, and begins to append afterwards. A cluster keeps no stripe that nobody uses.
+        self._marked_stripes: dict[str, MarkerStripe] = {}
         # The last producer id that was allocated for an owner.
         self._new_owner_id: int | None = None
 
@@ -447,7 +450,13 @@ class TransactionCoordinator:
         state = self.state
         if not state.is_prepared or state.transaction == self._applied:
             return
-        put_markers(self._cluster, state, open_log=self._open_log, at_once=markers_at_once)
+        put_markers(
+            self._cluster,
+            state,
+            open_log=self._open_log,
+            at_once=markers_at_once,
+            kept=self._marked_stripes,
+        )
         assert state.decision is not None
         if state.decision.offsets:
             if self._commit_offsets is None:

@@ -84,6 +84,7 @@ def put_markers(
     *,
     open_log: OpenLog | None = None,
     at_once: int = MARKERS_AT_ONCE,
+    kept: dict[str, MarkerStripe] | None = None,
 ) -> None:
     """Put the missing markers of a decided transaction. May be repeated after any error.
 
@@ -99,6 +100,9 @@ def put_markers(
         at_once: the number of partitions that are written at the same time, each by a thread; with
             1 the caller's thread writes one after the other. It also does so with partitions of
             open logs that are quick (`PartitionLog.is_quick`).
+        kept: gets the stripes of the partitions, by directory, in the place of what it has; also if
+            there is an error. While the caller keeps it, the cluster's next use of these stripes,
+            as by another try, does not read again what is not at home.
 
     Raises:
         SparkLogError: a marker could not be put. The other partitions were tried too. If the number
@@ -106,13 +110,13 @@ def put_markers(
     """
     for attempt in range(1, _MAX_TRIES):
         try:
-            _put_markers(cluster, state, partitions, open_log=open_log, at_once=at_once)
+            _put_markers(cluster, state, partitions, open_log=open_log, at_once=at_once, kept=kept)
         except StripesChangedError:
             open_log = None  # the logs that are open may be where the partitions were before
             cluster.clock.sleep_ms(_PAUSE_MS * attempt)
         else:
             return
-    _put_markers(cluster, state, partitions, open_log=open_log, at_once=at_once)
+    _put_markers(cluster, state, partitions, open_log=open_log, at_once=at_once, kept=kept)
 
 
 def _put_markers(
@@ -122,6 +126,7 @@ def _put_markers(
     *,
     open_log: OpenLog | None,
     at_once: int,
+    kept: dict[str, MarkerStripe] | None,
 ) -> None:
     """Put the missing markers of a decided transaction, each where its partition is now."""
     missing = {
@@ -184,6 +189,9 @@ def _put_markers(
                 stripes[path] = stripe
         else:
             (quick if log is not None and log.is_quick else slow).append(partition)
+    if kept is not None:
+        kept.clear()
+        kept |= stripes
     results = [
         *map(put, quick),
         *_run(cluster, put, slow, at_once),

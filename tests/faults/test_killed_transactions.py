@@ -149,7 +149,7 @@ def _values(log, isolation_level):
             yield value.decode()
 
 
-@with_and_without_stripes(4)
+@with_and_without_stripes(4, both_on_disk=True)
 def test_transactions_are_whole_or_not_seen_although_their_producers_are_killed_and_stopped(
     place, tmp_path
 ):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_log import Admin, ConfigResource, NewTopic
+from spark_log import Admin, ConfigResource, NewTopic, TopicPartition
 from spark_log.cluster import Cluster
 from spark_log.config import ClusterConfig
 from spark_log.errors import (
@@ -20,6 +20,7 @@ from spark_log.errors import (
     UnknownOutcomeError,
 )
 from spark_log.log import PartitionLog
+from spark_log.log.stripe import StripeDirectory
 from spark_log.record import EndTransactionMarker as Marker
 from spark_log.record import ProducerAppend, ProducerIdAndEpoch
 from spark_log.transaction import (
@@ -34,6 +35,7 @@ from spark_log.transaction import (
 from spark_log.transaction.state import LAST_EPOCH, TransactionState
 from spark_log.transaction.state_log import TransactionStateLog
 from spark_log.util import to_partitions
+from tests.cli.support import begin_transaction
 from tests.log.support import HookedStore, done_but, failing
 from tests.record.samples import numbered
 
@@ -618,3 +620,23 @@ def test_a_refused_change_looks_first(cluster, coordinator):
     cluster.store.once("put_if_absent", failing(LOST))
     stale.register(ProducerIdAndEpoch(owner.producer_id, 1), of(cluster, 1))
     assert stale.state.transaction == 2
+
+
+def test_what_was_read_of_a_stripe_is_kept_from_one_completion_to_the_next(root, monkeypatch):
+    """Processes that take over from each other complete transactions all the time."""
+    listed = Counter()
+    list_stripe = StripeDirectory.list
+
+    def count_listings(directory):
+        listed[directory.path] += 1
+        return list_stripe(directory)
+
+    with Admin(root) as admin:
+        admin.create_topics([NewTopic("readings", 4, topic_configs={"stripes": 2})])
+    taking_over = TransactionCoordinator(Cluster(root), "t")
+    for _ in range(3):
+        begin_transaction(root, "t", *(TopicPartition("readings", each) for each in range(4)))
+        with monkeypatch.context() as patch:
+            patch.setattr(StripeDirectory, "list", count_listings)
+            taking_over.initialize(TIMEOUT_MS)
+    assert [*listed.values()] == [1, 1]

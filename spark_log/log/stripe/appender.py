@@ -105,6 +105,11 @@ class StripeAppender:
         return self.objects_behind_home * self._entries // max(1, self._objects)
 
     @property
+    def partitions(self) -> int:
+        """Number of partitions that have had entries: at most as many get files at home."""
+        return self._tail.state.partition_count
+
+    @property
     def observed_ms(self) -> float:
         """Monotonic time at which the next number was last known to be unused."""
         return self._tail.observed_ms

@@ -75,6 +75,11 @@ class GroupCommit:
         """Approximate number of their entries."""
         return self._appender.entries_behind_home
 
+    @property
+    def partitions(self) -> int:
+        """Number of partitions that have had entries."""
+        return self._appender.partitions
+
     def on_home(self, number: int) -> None:
         """Record the number of a home marker."""
         self._appender.home_number = max(self._appender.home_number, number)

@@ -32,6 +32,10 @@ _log = logging.getLogger(__name__)
 MAX_HOME_BYTES: Final = 134_217_728
 """Bytes of records with which one round of taking home stops reading objects."""
 
+MAX_HOME_OBJECTS: Final = 4_096
+"""Objects with which it does, too: a few more than writers leave. A longer backlog goes home in
+steps, each of which counts although the process may be killed in the next one."""
+
 GATHERED_BYTES: Final = 8_388_608
 """Bytes of records that are sorted by partition together: by one copy, however small batches are.
 """
@@ -52,7 +56,7 @@ class TakenHome:
         objects: number of objects that were read.
         partitions: number of partitions that got records.
         size_bytes: size of these records in memory.
-        has_more: whether objects are left that this round had no memory for.
+        has_more: whether the round stopped before the stripe's end.
     """
 
     number: int
@@ -117,6 +121,8 @@ def take_home(
 ) -> TakenHome | None:
     """Take home the objects behind the newest home marker, until enough records are in memory.
 
+    A round stops after `MAX_HOME_OBJECTS` objects, too.
+
     Memory: the records of these objects, and one joined Arrow batch.
 
     Args:
@@ -157,7 +163,7 @@ class HomeTaker:
         """Read objects, put the segments, then the marker."""
         tail = self._tail
         has_more = True
-        while self._bytes < self._max_bytes:
+        while self._bytes < self._max_bytes and self._objects < MAX_HOME_OBJECTS:
             if not tail.take_next():
                 has_more = False
                 break

@@ -66,6 +66,11 @@ class StripeState:
         """Yield each partition that has had entries, and its producer state, in order."""
         yield from sorted(self._partitions.items())
 
+    @property
+    def partition_count(self) -> int:
+        """Number of partitions that have had entries."""
+        return len(self._partitions)
+
     def ends(self) -> dict[int, int]:
         """Return the end offset of each partition that has had entries."""
         return {partition: each.offset for partition, each in self._partitions.items()}

@@ -24,7 +24,15 @@ _log = logging.getLogger(__name__)
 
 OBJECTS_BEHIND_HOME: Final = 3_600
 """Objects behind the home marker with which a writer takes home: those of an hour of one object a
-second. Fewer would cost more puts, of which taking home needs one for each partition."""
+second. Whoever joins reads all of them."""
+
+FEW_OBJECTS_BEHIND_HOME: Final = 512
+"""Objects with which it takes home at the earliest: partitions get a file at home each time."""
+
+OBJECTS_FOR_EACH_PUT: Final = 16
+"""Objects, between these two numbers, for each put that taking home costs: one for each partition,
+and the marker. So it adds a sixteenth to the puts of appends, or less than a third from 225
+partitions on."""
 
 ENTRIES_BEHIND_HOME: Final = 1_000_000
 """Entries with which it does, too: whoever joins takes in all of them, a million in 12 s."""
@@ -160,10 +168,11 @@ class Stripe:
             self._is_taking = False
 
     def _is_due(self) -> bool:
-        objects, entries = self.appends.objects_behind_home, self.appends.entries_behind_home
+        appends = self.appends
+        worth_it = max(FEW_OBJECTS_BEHIND_HOME, OBJECTS_FOR_EACH_PUT * (appends.partitions + 1))
         return (
-            objects >= OBJECTS_BEHIND_HOME * self._late
-            or entries >= ENTRIES_BEHIND_HOME * self._late
+            appends.objects_behind_home >= min(worth_it, OBJECTS_BEHIND_HOME) * self._late
+            or appends.entries_behind_home >= ENTRIES_BEHIND_HOME * self._late
         )
 
     def _take_home_in_turn(self) -> None:

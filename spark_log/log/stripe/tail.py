@@ -21,7 +21,12 @@ _MAX_SLOW_LISTINGS: Final = 5
 """Listings in a row that took longer than they are valid."""
 
 OBJECTS_AHEAD: Final = 16
-"""Number of listed objects that are read at once."""
+"""Number of objects that are read at once, if a listing shows them, or so many came one by one."""
+
+OBJECTS_ONE_BY_ONE: Final = 8
+"""Number of objects behind the listed ones that are read one by one: so many may have come since a
+reader polled. If there are more, twice as many are read each time: others append as fast. At most
+as many requests find nothing as found an object."""
 
 Taken = Callable[[int], StripeObject | None]
 """Returns the object of a number if this process is known to have it; else None."""
@@ -82,6 +87,7 @@ class StripeTail:
         self._listed_end = 0
         self._doubted: int | None = None
         self._ahead: deque[StripeObject] = deque()
+        self._unlisted = 0
 
     @property
     def is_recent(self) -> bool:
@@ -224,14 +230,20 @@ class StripeTail:
         self._ahead.clear()
 
     def _open_from(self, number: int) -> list[StripeObject]:
-        """Open the object of a number, and those behind it that a listing showed."""
-        end = max(number + 1, min(self._listed_end, number + OBJECTS_AHEAD))
+        """Open the object of a number, and those behind it that may be there.
+
+        A listing showed them, or as many were found behind the listed ones.
+        """
+        guessed = 1 if self._unlisted < OBJECTS_ONE_BY_ONE else self._unlisted
+        end = min(max(number + guessed, self._listed_end), number + OBJECTS_AHEAD)
         opened = map_requests(self._directory.store, self._directory.open, range(number, end))
         found: list[StripeObject] = []
         for each in opened:
             if each is None:
                 break
             found.append(each)
+        unlisted = end - max(number, self._listed_end)
+        self._unlisted = 0 if len(found) < len(opened) else self._unlisted + max(0, unlisted)
         return found
 
     def _doubt_missing(self, number: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_log.errors import CorruptRecordError, StorageError, UnknownOutcomeError
-from spark_log.log.stripe import find_freeable, free, tail
+from spark_log.log.stripe import find_freeable, free, home, tail
 from tests.log.stripe.support import STRIPE, TOPIC, Process, batch, expected, marker
 from tests.log.support import done_but, failing
 
@@ -51,6 +51,19 @@ class TestTakingHome:
             (1, True),
             (2, True),
             (3, True),
+            None,
+        ]
+        assert process.values(0) == expected(0, 0, 3)
+
+    def test_stops_after_many_objects(self, process, monkeypatch):
+        """So a process that is killed soon has done a part of it."""
+        monkeypatch.setattr(home, "MAX_HOME_OBJECTS", 2)
+        for number in range(3):
+            process.append(batch(0, number))
+        rounds = [process.take_home() for _ in range(3)]
+        assert [each and (each.number, each.has_more) for each in rounds] == [
+            (2, True),
+            (3, False),
             None,
         ]
         assert process.values(0) == expected(0, 0, 3)

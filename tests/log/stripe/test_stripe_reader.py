@@ -15,6 +15,7 @@ from spark_log.log.cache_budget import LOG_CACHES
 from spark_log.log.files.file_names import SegmentName
 from spark_log.log.stripe import free
 from spark_log.log.stripe import reader as stripe_reader
+from spark_log.log.stripe import tail as stripe_tail
 from spark_log.log.stripe.entries_reader import EntriesReader
 from tests.log.stripe.support import STRIPE, TOPIC, Process, batch, expected, marker
 from tests.log.support import HookedStore, failing
@@ -45,6 +46,27 @@ def test_the_end_takes_one_request_for_all_partitions(remote, other):
     remote.store.calls.clear()
     remote.reader.poll()
     assert requests(remote.store) == ["read_tail"]
+
+
+def test_many_objects_that_no_listing_has_shown_are_read_together(remote, other, monkeypatch):
+    """A process that is behind others which append all the time catches up."""
+    together = []
+
+    def map_requests(store, read, items):
+        together.append(len(items))
+        return [read(each) for each in items]
+
+    remote.reader.poll()
+    for number in range(60):
+        other.append(batch(0, number))
+    monkeypatch.setattr(stripe_tail, "map_requests", map_requests)
+    remote.reader.poll()
+    assert together == [*[1] * 8, 8, 16, 16, 16, 1]
+    assert remote.values(0) == expected(0, 0, 60)
+    other.append(batch(0, 60))
+    together.clear()
+    remote.reader.poll()
+    assert together == [1, 1]
 
 
 def test_a_new_object_is_read_once_for_all_partitions(remote, other):

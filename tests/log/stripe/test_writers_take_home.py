@@ -13,7 +13,8 @@ from tests.log.stripe.support import Process, batch, open_stripe
 @pytest.fixture
 def process(memory_store, clock, monkeypatch):
     """Return a function that opens the stripe as a new process does; three objects are many."""
-    monkeypatch.setattr(stripe, "OBJECTS_BEHIND_HOME", 3)
+    monkeypatch.setattr(stripe, "FEW_OBJECTS_BEHIND_HOME", 3)
+    monkeypatch.setattr(stripe, "OBJECTS_FOR_EACH_PUT", 1)
     monkeypatch.setattr(stripe, "_SPREAD", math.inf)
 
     def open_process():
@@ -28,9 +29,9 @@ def at_once(function):
     return True
 
 
-def append(found, count=1, run=at_once):
+def append(found, count=1, run=at_once, partitions=2):
     for _ in range(count):
-        found.appends.append([batch(0), batch(1)])
+        found.appends.append([batch(each) for each in range(partitions)])
         found.take_home_if_due(MergeExecutor(run))
 
 
@@ -48,6 +49,23 @@ def test_after_many_objects(process):
     assert homes(found) == [3]
     append(found)
     assert homes(found) == [3, 6]
+
+
+def test_after_more_objects_if_that_costs_more_puts(process):
+    found = process()
+    append(found, 5, partitions=5)
+    assert homes(found) == []
+    append(found)
+    assert homes(found) == [6]
+
+
+def test_after_an_hour_however_many_puts_it_costs(process, monkeypatch):
+    monkeypatch.setattr(stripe, "OBJECTS_BEHIND_HOME", 4)
+    found = process()
+    append(found, 3, partitions=5)
+    assert homes(found) == []
+    append(found, partitions=5)
+    assert homes(found) == [4]
 
 
 def test_after_many_entries(process, monkeypatch):

@@ -69,6 +69,7 @@ class StripesSimulation(Simulation):
             (stripe_reader, "MAX_OPEN_OBJECTS", 2),
             (stripe_home, "GATHERED_BYTES", 1000),
             (stripe_tail, "OBJECTS_AHEAD", profile.objects_ahead),
+            (stripe_tail, "OBJECTS_ONE_BY_ONE", 1),
             *(
                 ((segment_file, name, 2048) for name in ("WHOLE_BYTES", "TAIL_BYTES"))
                 if profile.is_ranged
