@@ -17,6 +17,7 @@ from .arrow_template import FileTemplate as FileTemplate
 from .arrow_template import SmallFile as SmallFile
 from .arrow_template import file_template as file_template
 from .batch_check import CHECK_KEY as CHECK_KEY
+from .batch_check import COLUMN_SUMS_BYTES as COLUMN_SUMS_BYTES
 from .batch_check import decode_check as decode_check
 from .batch_check import encode_check as encode_check
 from .batch_header import HEADER_DTYPE as HEADER_DTYPE
@@ -71,6 +72,7 @@ from .schema import write_options as write_options
 from .sizes import largest_above as largest_above
 from .sizes import record_sizes as record_sizes
 from .small_batch import MOST_SMALL_ROWS as MOST_SMALL_ROWS
+from .small_batch import BinaryColumn as BinaryColumn
 from .small_batch import SmallBatch as SmallBatch
 from .small_batch import joined_records as joined_records
 from .small_batch import small_batches as small_batches

@@ -38,7 +38,7 @@ timestamp."""
 MOST_SMALL_ROWS: Final = COLUMN_SUMS_BYTES // _ROW_BYTES
 """Maximum number of records in a batch that `SmallBatch.of_records` makes."""
 
-_Column = tuple[bytes, bytes, bytes]
+BinaryColumn = tuple[bytes, bytes, bytes]
 """Validity bits, offsets and bytes of a binary column. The bits are empty if no row is null."""
 
 
@@ -89,15 +89,15 @@ class SmallBatch(NamedTuple):
         cls,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
-        times_us: Iterable[int],
+        times_us: Iterable[int] | bytes,
     ) -> SmallBatch | None:
         """Make the buffers of records without headers. They are those of `of` for these records.
 
         Args:
             keys: the key of each record, at least one.
             values: the value of each record.
-            times_us: the timestamp of each record, microseconds since the epoch. They are not
-                computed for records that are refused.
+            times_us: the timestamp of each record, microseconds since the epoch, or the bytes of
+                their int64 numbers. They are not computed for records that are refused.
 
         Returns:
             None for records that may be too large, or have a column in which some rows are null and
@@ -111,8 +111,47 @@ class SmallBatch(NamedTuple):
         made_keys = _made(keys, rows, most_bytes - len(made_values[2]))
         if made_keys is None:
             return None
-        times = struct.pack(f"<{rows}q", *times_us)
+        times = times_us if isinstance(times_us, bytes) else struct.pack(f"<{rows}q", *times_us)
         return cls._of_columns(rows, made_keys, made_values, _no_headers(rows), times)
+
+    @classmethod
+    def of_columns(
+        cls, rows: int, keys: BinaryColumn, values: BinaryColumn, times: bytes
+    ) -> SmallBatch | None:
+        """Make the buffers of records without headers of columns that something else has made.
+
+        They are those of `of` for these records.
+
+        Args:
+            rows: number of records, at least 1.
+            keys: the keys.
+            values: the values.
+            times: the timestamps, int64 microseconds since the epoch.
+
+        Returns:
+            None for records that may be too large, or have a column in which some rows are null and
+            others are not.
+        """
+        most_bytes = COLUMN_SUMS_BYTES - 1 - _ROW_BYTES * rows
+        if most_bytes < len(keys[2]) + len(values[2]):
+            return None
+        of_keys, of_values = _all_or_none(rows, keys), _all_or_none(rows, values)
+        if of_keys is None or of_values is None:
+            return None
+        return cls._of_columns(rows, of_keys, of_values, _no_headers(rows), times)
+
+    @classmethod
+    def joined(cls, batches: Sequence[SmallBatch]) -> SmallBatch | None:
+        """Return the records of several batches as one; None if they are too many for it.
+
+        Args:
+            batches: the batches, at least one.
+        """
+        return cls.of_records(
+            [key for each in batches for key in each.texts(0)],
+            [value for each in batches for value in each.texts(1)],
+            b"".join(each.buffers[-1] for each in batches),
+        )
 
     @classmethod
     def of_buffers(
@@ -135,7 +174,12 @@ class SmallBatch(NamedTuple):
 
     @classmethod
     def _of_columns(
-        cls, rows: int, keys: _Column, values: _Column, headers: tuple[bytes, ...], times: bytes
+        cls,
+        rows: int,
+        keys: BinaryColumn,
+        values: BinaryColumn,
+        headers: tuple[bytes, ...],
+        times: bytes,
     ) -> SmallBatch:
         return cls(
             rows,
@@ -269,7 +313,7 @@ def _are_null(rows: int, headers: tuple[bytes, ...]) -> bool:
     return headers in (made, (*made[:4], _FIRST, b"", b"", _FIRST, b""))
 
 
-def _made(texts: Sequence[bytes | None], rows: int, most_bytes: int) -> _Column | None:
+def _made(texts: Sequence[bytes | None], rows: int, most_bytes: int) -> BinaryColumn | None:
     """Return a column of byte strings.
 
     Args:
@@ -292,7 +336,17 @@ def _made(texts: Sequence[bytes | None], rows: int, most_bytes: int) -> _Column 
     return b"", offsets, data
 
 
-def _checked(rows: int, nulls: int, buffers: Sequence[bytes]) -> _Column | None:
+def _all_or_none(rows: int, column: BinaryColumn) -> BinaryColumn | None:
+    """Return a column in which all rows are null, or none; None for another one."""
+    validity = column[0]
+    if not validity:
+        return column
+    if int.from_bytes(validity, "little") & ((1 << rows) - 1):
+        return None
+    return bytes((rows + 7) // 8), bytes(4 * rows + 4), b""
+
+
+def _checked(rows: int, nulls: int, buffers: Sequence[bytes]) -> BinaryColumn | None:
     """Return a column whose buffers fit each other; None if they do not."""
     validity, offsets, data = buffers
     if nulls:
@@ -318,7 +372,7 @@ def _array(rows: int, nulls: int, buffers: Sequence[bytes]) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), rows, [None, *map(pa.py_buffer, buffers)], 0)
 
 
-def _texts(array: pa.Array, rows: int) -> _Column | None:
+def _texts(array: pa.Array, rows: int) -> BinaryColumn | None:
     """Return the buffers of a binary array; None for a slice, or if only some rows are null."""
     nulls = array.null_count
     if array.offset or (nulls and nulls != rows):
@@ -346,7 +400,7 @@ def _cut(buffer: pa.Buffer, length: int) -> bytes:
     return whole if len(whole) == length else whole[:length]
 
 
-def _content(column: _Column) -> bytes:
+def _content(column: BinaryColumn) -> bytes:
     """Return a column as it enters the checksum of a batch."""
     validity, offsets, data = column
     return _ALL_NULL if validity else b"".join((_NO_NULL, offsets, data))

@@ -136,6 +136,12 @@ class TestOfRecords:
         assert written_by_arrow(append_id, value, check, small.records(), compression) == by_arrow
 
     @settings(deadline=None)
+    @given(st.lists(taken, min_size=1, max_size=4))
+    def test_several_batches_are_joined_as_if_their_records_were_one(self, batches):
+        joined = SmallBatch.joined([small_of(rows) for rows in batches])
+        assert joined == small_of([row for rows in batches for row in rows])
+
+    @settings(deadline=None)
     @given(taken)
     def test_the_timestamps_are_those_of_the_records(self, rows):
         small, times_us = small_of(rows), [row["timestamp"] for row in rows]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from spark_log.errors import InvalidProducerEpochError, InvalidRecordError, SparkLogError
 from spark_log.gateway.errors import ErrorCode, error_code
 from spark_log.gateway.record_batches import (
@@ -15,6 +17,7 @@ from spark_log.gateway.record_batches import (
     check_produced,
     split,
     to_arrow,
+    to_small,
 )
 from spark_log.log import BatchAppend, LogAppendInfo
 from spark_log.record import (
@@ -22,6 +25,7 @@ from spark_log.record import (
     NO_TIMESTAMP,
     ProducerAppend,
     ProducerIdAndEpoch,
+    SmallBatch,
 )
 from spark_log.transaction import PresentProducer
 
@@ -208,27 +212,38 @@ def batch_appends(
 ) -> tuple[list[ProducedBatch], list[BatchAppend]]:
     """Return the batches that can be converted, and their records; the others get their error.
 
-    All batches are converted at once.
+    Each small batch becomes a `SmallBatch`, the others are converted at once.
 
     Args:
         produced: batches whose headers have been checked.
         max_uncompressed_bytes: the largest size of all records without their compression.
     """
-    waiting = list(produced)
-    while waiting:
-        batches = [_batch_of(each) for each in waiting]
+    contents: dict[int, pa.RecordBatch | SmallBatch] = {}
+    large: list[int] = []
+    rest_bytes = max_uncompressed_bytes
+    for index, each in enumerate(produced):
+        small = to_small(_batch_of(each), max_uncompressed_bytes=rest_bytes)
+        if small is None:
+            large.append(index)
+        else:
+            contents[index] = small
+            rest_bytes -= len(small.content)
+    while large:
+        batches = [_batch_of(produced[index]) for index in large]
         try:
-            records = to_arrow(batches, max_uncompressed_bytes=max_uncompressed_bytes)
+            records = to_arrow(batches, max_uncompressed_bytes=max(0, rest_bytes))
         except BatchError as error:
-            waiting.pop(error.batch_index).result = _refused(error)
+            produced[large.pop(error.batch_index)].result = _refused(error)
             continue
-        appends, row = [], 0
-        for each, batch in zip(waiting, batches, strict=True):
-            rows = records.slice(row, batch.record_count)
-            appends.append(BatchAppend(rows, _producer_of(each)))
+        row = 0
+        for index, batch in zip(large, batches, strict=True):
+            contents[index] = records.slice(row, batch.record_count)
             row += batch.record_count
-        return waiting, appends
-    return [], []
+        break
+    accepted = [produced[index] for index in sorted(contents)]
+    return accepted, [
+        BatchAppend(contents[index], _producer_of(produced[index])) for index in sorted(contents)
+    ]
 
 
 def codec_of(produced: Sequence[ProducedBatch]) -> str:

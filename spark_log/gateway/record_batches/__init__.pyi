@@ -13,6 +13,7 @@ from .conversion import from_arrow as from_arrow
 from .conversion import marker_of as marker_of
 from .conversion import to_arrow as to_arrow
 from .conversion import to_arrow_with_offsets as to_arrow_with_offsets
+from .conversion import to_small as to_small
 from .message_set import message_set_to_arrow as message_set_to_arrow
 from .record_codec import NUMPY_CODEC as NUMPY_CODEC
 from .record_codec import RecordCodec as RecordCodec

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -28,14 +29,18 @@ from spark_log.gateway.record_batches.compression import CompressionType, compre
 from spark_log.gateway.record_batches.record_codec import RecordCodec, fastest_codec
 from spark_log.gateway.record_batches.record_fault import RecordFault
 from spark_log.record import (
+    COLUMN_SUMS_BYTES,
     HEADERS_TYPE,
+    MOST_SMALL_ROWS,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     RECORD_SCHEMA,
+    BinaryColumn,
     ControlRecordType,
     EndTransactionMarker,
+    SmallBatch,
     marker_records,
     times_us_of,
     timestamp_array,
@@ -103,6 +108,43 @@ def to_arrow(
             )
         row += batch.record_count
     return records
+
+
+def to_small(
+    batch: ClientBatch, *, max_uncompressed_bytes: int, codec: RecordCodec | None = None
+) -> SmallBatch | None:
+    """Return the records of a small batch without Arrow's arrays, which would take longer to make.
+
+    Args:
+        batch: a batch of `split`.
+        max_uncompressed_bytes: the largest size of the records without their compression.
+        codec: the way in which records are read; the fastest by default.
+
+    Returns:
+        None for a batch that `to_arrow` converts, or whose error it raises.
+    """
+    if len(batch.data) >= COLUMN_SUMS_BYTES or batch.timestamp_type or not batch.record_count:
+        return None
+    try:
+        part = _part(batch, 0, min(max_uncompressed_bytes, COLUMN_SUMS_BYTES))
+        times, deltas, key, value, headers = (codec or fastest_codec()).decode([part])
+    except (BatchError, ValueError):
+        return None
+    rows = batch.record_count
+    if headers is not None or bytes(deltas) != _contiguous(rows):
+        return None
+    return SmallBatch.of_columns(rows, _column(key), _column(value), bytes(times))
+
+
+def _column(buffers: BinaryBuffers) -> BinaryColumn:
+    offsets, validity, data = buffers
+    return b"" if validity is None else bytes(validity), bytes(offsets), bytes(data)
+
+
+@lru_cache(maxsize=MOST_SMALL_ROWS)
+def _contiguous(rows: int) -> bytes:
+    """Return the offset deltas of a client's batch, as bytes."""
+    return np.arange(rows, dtype=np.int32).tobytes()
 
 
 def to_arrow_with_offsets(
@@ -265,19 +307,8 @@ def _decoded(
     parts: list[RecordPart] = []
     rest = min(max_bytes, MAX_UNCOMPRESSED_BYTES)
     for index, batch in enumerate(batches):
-        try:
-            data = decompress(batch.records, batch.compression_type, max_bytes=rest)
-        except BatchError as error:
-            error.batch_index = index
-            raise
-        rest -= len(data)
-        if batch.record_count > len(data) // MIN_RECORD_BYTES:
-            raise BatchError(
-                f"records of {len(data)} bytes are said to be {batch.record_count}",
-                BatchErrorCode.INVALID_RECORD,
-                batch_index=index,
-            )
-        parts.append((data, batch.record_count, batch.base_timestamp_ms))
+        parts.append(_part(batch, index, rest))
+        rest -= len(parts[-1][0])
     try:
         times, deltas, key, value, headers = (codec or fastest_codec()).decode(parts)
     except ValueError as error:
@@ -294,6 +325,32 @@ def _decoded(
     ]
     records = pa.RecordBatch.from_arrays(columns, schema=RECORD_SCHEMA)
     return records, np.frombuffer(deltas, np.int32)
+
+
+def _part(batch: ClientBatch, index: int, max_bytes: int) -> RecordPart:
+    """Return the records of a batch without compression.
+
+    Args:
+        batch: the batch.
+        index: its index, for errors.
+        max_bytes: their largest size.
+
+    Raises:
+        BatchError: the batch cannot be decompressed, is too large, or has fewer records than it
+            says.
+    """
+    try:
+        data = decompress(batch.records, batch.compression_type, max_bytes=max_bytes)
+    except BatchError as error:
+        error.batch_index = index
+        raise
+    if batch.record_count > len(data) // MIN_RECORD_BYTES:
+        raise BatchError(
+            f"records of {len(data)} bytes are said to be {batch.record_count}",
+            BatchErrorCode.INVALID_RECORD,
+            batch_index=index,
+        )
+    return data, batch.record_count, batch.base_timestamp_ms
 
 
 def _with_append_times(times_us: np.ndarray, batches: Sequence[ClientBatch]) -> np.ndarray:

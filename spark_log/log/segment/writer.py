@@ -288,7 +288,7 @@ class SegmentWriter:
             headers.append(header)
             delta += header.record_count
             if size_bytes >= _ARROW_BATCH_BYTES or number == len(entries) - 1:
-                taken = self._taken(joined[0] if len(joined) == 1 else joined_records(joined))
+                taken = self._taken(joined[0]) if len(joined) == 1 else self._joined(joined)
                 self._write(taken, headers[first:], least_us)
                 self._ordinals += [ordinal] * len(joined)
                 first, ordinal, size_bytes = number + 1, ordinal + 1, 0
@@ -421,6 +421,17 @@ class SegmentWriter:
         if isinstance(records, SmallBatch) or not self._may_be_small:
             return records
         return SmallBatch.of(records) or records
+
+    def _joined(
+        self, contents: Sequence[pa.RecordBatch | SmallBatch]
+    ) -> pa.RecordBatch | SmallBatch:
+        """Return the records of several entries as one Arrow batch, or as its buffers."""
+        small = [each for each in contents if isinstance(each, SmallBatch)]
+        if self._may_be_small and len(small) == len(contents):
+            joined = SmallBatch.joined(small)
+            if joined is not None:
+                return joined
+        return self._taken(joined_records(contents))
 
     def _arrow_file(self) -> _ArrowFile:
         """Return the staged file, which is made when it is needed."""

@@ -18,8 +18,9 @@ from spark_log.gateway.record_batches import (
     split,
     to_arrow,
     to_arrow_with_offsets,
+    to_small,
 )
-from spark_log.record import HEADERS_TYPE, EndTransactionMarker
+from spark_log.record import COLUMN_SUMS_BYTES, HEADERS_TYPE, EndTransactionMarker, SmallBatch
 from tests.gateway.record_batches.kafka_records import BYTES, EDGE_CASES, MANY, TIME_MS, Row
 from tests.gateway.record_batches.rows import arrow, rows_of
 
@@ -172,6 +173,53 @@ def test_several_batches_become_one_of_arrow(codec):
         from_arrow(arrow(rows), base_offset=5, target=BatchTarget(), codec=codec) for rows in parts
     )
     assert decoded(data, codec) == MANY
+
+
+def small_of(rows, codec, limit=LIMIT, **fields):
+    data = from_arrow(arrow(rows), base_offset=5, target=BatchTarget(), codec=codec, **fields)
+    (batch,) = split(data, max_batches=1)
+    return to_small(batch, max_uncompressed_bytes=limit, codec=codec)
+
+
+FEW: list[list[Row]] = [
+    [(None, b"value", None, TIME_MS)],
+    [(b"key", b"", None, TIME_MS), (b"", b"v", None, TIME_MS - 3)] * 9,
+    [(b"key", None, None, -5)] * 9,
+    [(None, None, None, TIME_MS)] * 8,
+]
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("rows", FEW)
+def test_few_records_become_the_buffers_of_a_small_batch(rows, compression, codec):
+    small = small_of(rows, codec, compression=CompressionType[compression.upper()])
+    keys, values, _, times = zip(*rows, strict=True)
+    assert small == SmallBatch.of_records(keys, values, [1_000 * time for time in times])
+    assert rows_of(small.records()) == rows
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(b"k", b"v", None, TIME_MS), (None, b"v", None, TIME_MS)],
+        [(b"k", b"v", None, TIME_MS), (b"k", None, None, TIME_MS)],
+        [(b"k", b"v", [("name", b"1")], TIME_MS)],
+        [(None, b"v" * COLUMN_SUMS_BYTES, None, TIME_MS)],
+        [(None, b"v" * 40, None, TIME_MS)] * 205,
+        [(None, None, None, TIME_MS)] * 410,
+    ],
+    ids=["some keys", "some values", "headers", "large", "large in memory", "many"],
+)
+def test_other_records_are_no_small_batch(rows, codec):
+    assert small_of(rows, codec) is None
+
+
+def test_records_that_are_refused_are_no_small_batch(codec):
+    """`to_arrow` then tells what is wrong with them."""
+    rows, gzip = [(None, b"v" * 100, None, TIME_MS)] * 20, CompressionType.GZIP
+    assert small_of(rows, codec, offsets=np.arange(6, 26)) is None
+    assert small_of(rows, codec, 500, compression=gzip) is None
+    assert small_of([(None, b"v" * (1 << 20), None, TIME_MS)], codec, compression=gzip) is None
 
 
 def test_microseconds_are_rounded_down_and_negative_ones_too(codec):
