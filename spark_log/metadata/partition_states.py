@@ -127,7 +127,7 @@ def check_same_stripes(opened: TopicImage, present: TopicImage) -> None:
     Raises:
         StripesChangedError: it has other stripes.
     """
-    if present is not opened and present.stripes != opened.stripes:
+    if present.stripes != opened.stripes:
         raise StripesChangedError(
             f"topic {present.name!r} has other stripes now (stripes={len(present.stripes)}); open "
             f"its log again",
