@@ -438,7 +438,7 @@ def test_a_client_finds_gateways_of_its_rack_or_any_if_there_is_none():
 def test_few_gateways_lead_the_partitions_of_a_stripe(stripes, count, most):
     all_of = gateways(*[""] * count)
     for topic in range(20):
-        leaders = [set() for _ in range(stripes)]
+        leaders: list[set[int]] = [set() for _ in range(stripes)]
         for partition in range(100):
             together = led_together(partition, stripes, count)
             leaders[partition % stripes].add(leader(all_of, f"topic-{topic}", together).gateway_id)
