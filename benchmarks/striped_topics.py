@@ -8,8 +8,8 @@ once a second (``linger.ms`` 1000). With ``--together`` the writers take turns, 
 partition gets one record a second of all of them. One `Consumer` reads all partitions. Each has a
 proxy of its own that delays its requests and counts them. At the end the writers stop, and the
 consumer's requests are counted while it is idle. The age of a record is the time from `send`. With
-``--stripes 0`` each partition has a log of its own. With ``--roots 3`` the root is a quorum of three
-buckets, so that each object has copies.
+``--stripes 0`` each partition has a log of its own. With ``--roots 3`` the root is a quorum of
+three buckets, so that each object has copies.
 
 With ``--gateway`` the writers and the consumer are Kafka's clients (``linger.ms`` 1000), and all
 use one gateway. Its requests are counted: while records come and go, and with an idle consumer. The
