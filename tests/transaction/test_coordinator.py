@@ -624,7 +624,7 @@ def test_a_refused_change_looks_first(cluster, coordinator):
 
 def test_what_was_read_of_a_stripe_is_kept_from_one_completion_to_the_next(root, monkeypatch):
     """Processes that take over from each other complete transactions all the time."""
-    listed = Counter()
+    listed: Counter[str] = Counter()
     list_stripe = StripeDirectory.list
 
     def count_listings(directory):
