@@ -136,11 +136,11 @@ class Reader:
     def _look_at_end(self, log: StripedLog, partition: int, position: int) -> int:
         """Read all records, open transactions too, and ask whether the log still ends there."""
         world, true = self._world, self._world.truth
-        since = true.partitions[partition].end
+        since = self._since(log, partition)
         batches, next_offset = log.read(position)
         true.check_read(partition, position, batches, next_offset, since)
         world.rest(world.profile.think_ms / 10)
-        since = true.partitions[partition].end
+        since = self._since(log, partition)
         if log.tail_ends_at(next_offset):
             self._note(f"{partition} ends at {next_offset}")
             if next_offset < since:
