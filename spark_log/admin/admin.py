@@ -622,7 +622,8 @@ class Admin(ForeignMethods):
 
         Args:
             config_resources: the resources; ``configs`` of each are the keys to reset (the values
-                of a dict are ignored). None or empty resets every key that the resource overrides.
+                of a dict are ignored). None or empty resets every key that the resource overrides,
+                but for ``stripes``: `alter_stripes` changes it.
             validate_only: whether to check everything and change nothing.
 
         Raises:

@@ -20,6 +20,7 @@ from spark_log.metadata import (
     config_entries,
     kind_of,
     on_configs_altered,
+    resettable,
 )
 from spark_log.types import AlterConfigOp, ConfigEntry, ConfigResource, ConfigResourceType
 
@@ -47,7 +48,7 @@ def reset_configs(
     """Restore the defaults of configs, all of them or none."""
 
     def changes(resource: ConfigResource, overrides: Mapping[str, str]) -> Mapping[str, object]:
-        return dict.fromkeys(resource.configs or overrides, _DELETE)
+        return dict.fromkeys(resource.configs or resettable(overrides), _DELETE)
 
     _change_configs(cluster, config_resources, changes, validate_only)
 

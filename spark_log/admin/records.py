@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from spark_log.admin.cluster_calls import map_partitions, open_log
+from spark_log.admin.cluster_calls import map_partitions, open_log, poll_stripes
 from spark_log.admin.validation import check_by_partition
 from spark_log.cluster import Cluster, TopicTables
 from spark_log.errors import InvalidConfigurationError, OffsetOutOfRangeError
@@ -30,8 +30,10 @@ def delete_records(
     image = cluster.image()
     logs = {tp: open_log(cluster, image, tp) for tp in wanted}
 
+    poll_stripes(cluster, {tp: image.topic(tp.topic) for tp in wanted})
+
     def check(tp: TopicPartition) -> tuple[int, LogView]:
-        view = logs[tp].observe()
+        view = logs[tp].observe_polled()
         return _check_offset(view, wanted[tp], tp), view
 
     checked = map_partitions(cluster, image, check, list(logs))

@@ -269,11 +269,17 @@ def describe_topics(
     topics = list(image.topics()) if names is None else [image.topic(name) for name in names]
     stripes = {topic.topic_id: cluster.stripes(topic) for topic in topics}  # partitions share them
     views = _observe_all(cluster, topics, skip_deleted=names is None) if with_offsets else {}
-    described = {
-        topic_id: tuple(map_requests(cluster.store, lambda each: each.directory.describe(), found))
+    shown = [
+        (topic_id, each.directory)
         for topic_id, found in stripes.items()
         if topic_id in views
-    }
+        for each in found
+    ]
+    described: dict[str, list[StripeDescription]] = {}
+    for topic_id, description in map_requests(
+        cluster.store, lambda pair: (pair[0], pair[1].describe()), shown
+    ):
+        described.setdefault(topic_id, []).append(description)
     online = {broker.broker_id for broker in image.brokers() if not broker.fenced}
     return [
         _describe_topic(
@@ -337,14 +343,14 @@ def _describe_topic(
     topic: TopicImage,
     views: Mapping[int, LogView | None],
     online: Collection[int],
-    stripes: tuple[StripeDescription, ...],
+    stripes: Sequence[StripeDescription],
 ) -> TopicDescription:
     partitions = [
         _describe_partition(topic, topic.partitions[number], views.get(number), online)
         for number in sorted(topic.partitions)
     ]
     return TopicDescription(
-        topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides), stripes
+        topic.name, topic.topic_id, tuple(partitions), dict(topic.overrides), tuple(stripes)
     )
 
 

@@ -403,12 +403,13 @@ class PartitionLog:
         """
         if self._striped is not None:
             self._striped.take_home(offset)  # a start marker lies inside of a segment at home
-            view = None
         state = self.states.current()
         # A root that was emptied since must not get a start marker: its log would look whole.
         # Therefore replicas, whose records others have, and mounts, which come and go, are listed.
         if state.is_replicated or self.replica.files.store.is_local:
             view = None
+        elif self._striped is not None:
+            view, _ = self.files.observe_from(None, 0)  # the one that was passed is of objects
         return self._chain.move_start(offset, view)
 
     def on_appended(self, base_offset: int, end_offset: int) -> None:

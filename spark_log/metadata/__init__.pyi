@@ -13,6 +13,7 @@ from .configs import alterations as alterations
 from .configs import check_group_limits as check_group_limits
 from .configs import config_entries as config_entries
 from .configs import kind_of as kind_of
+from .configs import resettable as resettable
 from .features import FEATURES as FEATURES
 from .features import GROUP_VERSION as GROUP_VERSION
 from .features import feature_updates as feature_updates

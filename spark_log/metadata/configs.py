@@ -10,7 +10,7 @@ The functions are pure: they depend on the overrides and on the config tables in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -184,6 +184,18 @@ def config_entries(
             synonyms.append(ConfigSynonym(key, others[key], kind.inherited_source))
         entries[key] = _entry(key, synonyms, kind.model)
     return entries
+
+
+def resettable(overrides: Iterable[str]) -> list[str]:
+    """Return the overrides that a change of all configs of a resource resets.
+
+    Args:
+        overrides: the keys that the resource overrides.
+
+    Returns:
+        All but ``stripes``: it says where a topic's records are, and a change of it moves them.
+    """
+    return [key for key in overrides if key != "stripes"]
 
 
 def alterations(

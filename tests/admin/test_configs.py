@@ -130,6 +130,14 @@ class TestReset:
         assert self.overrides(admin) == []
         assert len(admin.describe_topics(["b"])[0].configs) == 3
 
+    def test_the_number_of_stripes_stays_without_keys(self, admin):
+        """It says where the records are: only a change that moves them changes it."""
+        admin.create_topics([NewTopic("c", topic_configs=OWN | {"stripes": 1})])
+        admin.reset_configs([ConfigResource("topic", "c")])
+        assert admin.describe_topics(["c"])[0].configs.keys() == {"stripes"}
+        with pytest.raises(InvalidConfigurationError, match="alter c --stripes 0"):
+            admin.reset_configs([ConfigResource("topic", "c", ["stripes"])])
+
     def test_validate_only_changes_nothing(self, admin):
         admin.reset_configs([ConfigResource("topic", "a")], validate_only=True)
         assert self.overrides(admin) == sorted(OWN)

@@ -13,8 +13,10 @@ from spark_log import (
     TopicPartition,
     UnknownTopicOrPartitionError,
 )
+from spark_log.admin import topics
 from spark_log.errors import CorruptRecordError
 from spark_log.log.stripe import StripeReader
+from spark_log.storage.local import LocalStore
 from tests.store_calls import counted_calls
 
 PARTITIONS, STRIPES = 40, 2
@@ -101,6 +103,40 @@ def test_partitions_of_a_stripe_share_the_requests_at_its_end(root, ask):
         stripes, partitions = at_stripes(calls)
     assert stripes <= 6 * STRIPES
     assert partitions == 0, "nothing is at home"
+
+
+def test_the_stripes_of_all_topics_are_described_together(root, monkeypatch):
+    admin = Admin(root)
+    admin.create_topics([NewTopic(name, 3, topic_configs={"stripes": 3}) for name in ("a", "b")])
+    together = []
+
+    def map_requests(store, read, items):
+        together.append(len(items))
+        return [read(each) for each in items]
+
+    monkeypatch.setattr(topics, "map_requests", map_requests)
+    found = {each.name: each.stripes for each in admin.describe_topics()}
+    assert {name: [each.stripe for each in found[name]] for name in found} == {
+        "a": [0, 1, 2],
+        "b": [0, 1, 2],
+        "t": [0, 1],
+    }
+    assert [count for count in together if count != 6 + PARTITIONS] == [3 + 3 + 2]
+
+
+def test_partitions_of_a_stripe_are_polled_and_taken_home_together_before_a_deletion(
+    root, monkeypatch
+):
+    monkeypatch.setattr(LocalStore, "is_local", False)  # as on an object store
+    admin = Admin(root)
+    with counted_calls() as calls:
+        deleted = admin.delete_records(dict.fromkeys(TPS, 1))
+        stripes, _ = at_stripes(calls)
+        assert stripes <= PARTITIONS + 10 * STRIPES  # each partition's new start is looked at
+        assert admin.delete_records(dict.fromkeys(TPS, 1)) == deleted
+        stripes, _ = at_stripes(calls)
+        assert stripes == STRIPES
+    assert {each.low_watermark for each in deleted.values()} == {1}
 
 
 @pytest.mark.parametrize(

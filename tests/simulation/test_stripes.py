@@ -69,6 +69,7 @@ def texts():
         "read # from # to #",
         "scan # from # to #",
         "observe #: # to #",
+        "# ends at #",
         "# transactions of # are open",
         "takes home: TakenHome(number=#, objects=#, partitions=#, size_bytes=#, has_more=False)",
         "takes home: TakenHome(number=#, objects=#, partitions=#, size_bytes=#, has_more=True)",

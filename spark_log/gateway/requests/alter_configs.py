@@ -13,7 +13,7 @@ from spark_log.gateway.requests.incremental_alter_configs import (
     config_resource,
     refuse_null_values,
 )
-from spark_log.metadata import kind_of
+from spark_log.metadata import kind_of, resettable
 from spark_log.types import AlterConfigOp, ConfigResource
 
 API = Api(33, "AlterConfigs", 0, 2)
@@ -30,6 +30,6 @@ def _change_of(gateway: Gateway, resource: Any) -> ConfigResource:
     refuse_null_values(resource.configs)
     changes: Changes = {each.name: (AlterConfigOp.SET, each.value) for each in resource.configs}
     changed = config_resource(resource.resource_type, resource.resource_name, changes)
-    for key in kind_of(changed).overrides(gateway.cluster.image(), changed.name):
+    for key in resettable(kind_of(changed).overrides(gateway.cluster.image(), changed.name)):
         changes.setdefault(key, (AlterConfigOp.DELETE, None))
     return changed

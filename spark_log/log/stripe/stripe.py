@@ -52,6 +52,7 @@ class Stripe:
         reader: what was read of the stripe.
         files_at_home: returns the directory of a partition's records at home.
         suppressed: counter of errors that fail no append and no read.
+        taking_home: held by a thread that takes home what others may be waiting for, too.
     """
 
     reader_class: ClassVar[type[StripeReader]] = StripeReader
@@ -73,6 +74,7 @@ class Stripe:
         self.suppressed = SuppressedErrors(IN_PROCESS)
         self._late = 1 + Random().random() / _SPREAD
         self._lock = threading.Lock()
+        self.taking_home = threading.Lock()
         self._is_taking = False
 
     def __repr__(self) -> str:

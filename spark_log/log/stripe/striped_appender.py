@@ -106,6 +106,9 @@ class StripedAppender:
     def take_home(self, offset: int) -> None:
         """Take the stripe home until the records of the partition before an offset are at home.
 
+        One thread of a process does so at a time: it is for all partitions. The stripe is polled
+        if the log is not known up to the offset.
+
         Args:
             offset: the offset, at most the log end offset.
 
@@ -114,10 +117,8 @@ class StripedAppender:
             StorageError: the storage does not answer.
         """
         reader = self.stripe.reader
-        while True:
-            reader.poll()
-            places, _ = reader.places(self.partition)
-            if not places or places[0].base_offset >= offset:
-                return
-            self.stripe.take_home()
-            reader.look_for_home()
+        reader.reach(self.partition, offset)
+        with self.stripe.taking_home:
+            while reader.home_end(self.partition) < offset:
+                self.stripe.take_home()
+                reader.look_for_home()

@@ -319,6 +319,19 @@ def test_the_old_request_replaces_all_configs_of_a_resource(gateway, client, ver
     assert overrides(gateway, "b") == {}
 
 
+def test_the_old_request_leaves_the_number_of_stripes(gateway, client):
+    """It says where the records are, and tools that set all other configs do not know it."""
+    Admin(gateway.cluster.root).create_topics([NewTopic("striped", topic_configs={"stripes": 1})])
+    resource = _Alter.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="striped",
+        configs=[_Alter.AlterableConfig(name="segment.ms", value="77")],
+    )
+    (found,) = client.ask("AlterConfigs", 2, resources=[resource]).responses
+    assert found.error_code == 0
+    assert overrides(gateway, "striped") == {"segment.ms": "77", "stripes": "1"}
+
+
 @pytest.mark.parametrize(
     ("name", "code"),
     [

@@ -100,6 +100,17 @@ def test_a_reader_that_was_away_goes_home(process, other, clock):
     assert process.values(0, 1) == expected(0, 1, 5)
 
 
+def test_a_reader_at_the_end_sees_by_one_request_whether_the_log_ends_there(remote, other):
+    for number in range(3):
+        other.append(batch(0, number))
+    assert remote.values(0) == expected(0, 0, 3)
+    remote.store.calls.clear()
+    assert remote.log(0).tail_ends_at(3)
+    assert requests(remote.store) == ["read_tail"]
+    other.append(batch(0, 3))
+    assert not remote.log(0).tail_ends_at(3)
+
+
 def test_a_reader_at_the_end_goes_home_when_another_partition_shows_a_marker(process, other, clock):
     """Its listing is valid still, and its next records have no place in the stripe any more."""
     other.append(batch(0), batch(1))

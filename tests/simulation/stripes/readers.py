@@ -126,12 +126,19 @@ class Reader:
             raise ViolationError(f"{view} is shown of {partition}, which ended at {since}")
 
     def _look_at_end(self, log: StripedLog, partition: int, position: int) -> int:
-        """Ask whether the log still ends where the last read ended."""
+        """Read all records, open transactions too, and ask whether the log still ends there."""
+        world, true = self._world, self._world.truth
         since = self._since(log, partition)
-        if log.tail_ends_at(position):
-            self._note(f"{partition} ends at {position}")
-            if position < since:
-                raise ViolationError(f"{partition} is shown to end at {position}, before {since}")
+        batches, next_offset = log.read(position)
+        true.check_read(partition, position, batches, next_offset, since)
+        world.rest(world.profile.think_ms / 10)
+        since = self._since(log, partition)
+        if log.tail_ends_at(next_offset):
+            self._note(f"{partition} ends at {next_offset}")
+            if next_offset < since:
+                raise ViolationError(
+                    f"{partition} is shown to end at {next_offset}, before {since}"
+                )
         return position
 
     def _look_at_transactions(self, log: StripedLog, partition: int, position: int) -> int:
