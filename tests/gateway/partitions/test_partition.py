@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from spark_log.gateway.partitions.partition import GatewayPartition
 from spark_log.gateway.partitions.partition_logs import Appended, LogRead
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
@@ -15,6 +17,7 @@ class CachingLogs:
     """Logs whose appends are cached whole, and which cannot be read."""
 
     is_compacted = False
+    is_quick = False
 
     def append(self, produced):
         for each in produced:
@@ -31,7 +34,7 @@ class CompactedLogs(CachingLogs):
         return LogRead([b"after the compaction"], known_end, True, False)
 
 
-def partition_of(logs, run_blocking, clock_ms=lambda: 0.0):
+def partition_of(logs, run_blocking, clock_ms=lambda: 0.0, run_short=None):
     return GatewayPartition(
         "flights",
         "id",
@@ -40,7 +43,39 @@ def partition_of(logs, run_blocking, clock_ms=lambda: 0.0):
         run_blocking=run_blocking,
         budget=CacheBudget(1000),
         clock_ms=clock_ms,
+        run_short=run_short,
     )
+
+
+@pytest.mark.parametrize(
+    ("is_quick", "batches", "expected"),
+    [
+        (True, [ProducedBatch(memoryview(bytes(40_000)))], "short"),
+        (False, [ProducedBatch(memoryview(b"synced"))], "blocking"),
+        (True, [ProducedBatch(memoryview(bytes(40_000)))] * 2, "blocking"),
+        (True, [ProducedBatch(memoryview(b""), transactional_id="id")], "blocking"),
+    ],
+    ids=["few bytes", "waits for the storage", "many bytes", "in a transaction"],
+)
+def test_an_append_that_waits_for_nothing_is_a_short_call(is_quick, batches, expected):
+    async def test():
+        runs = []
+
+        async def run_short(call, *arguments):
+            runs.append("short")
+            return call(*arguments)
+
+        async def run_blocking(call, *arguments):
+            runs.append("blocking")
+            return call(*arguments)
+
+        logs = CachingLogs()
+        logs.is_quick = is_quick
+        partition = partition_of(logs, run_blocking, run_short=run_short)
+        await asyncio.gather(*[partition.append(each) for each in batches])
+        assert runs == [expected]
+
+    asyncio.run(test())
 
 
 def test_a_compacted_topic_is_read_from_the_log_some_seconds_after_an_append():
