@@ -65,20 +65,20 @@ class BlockingPool:
         self._submit((loop, future, call, args))
         return await future
 
-    async def run_short(self, call: Callable[..., _Result], *args: Any) -> _Result:
-        """Return the result of a call that waits for nothing but the processor; see `run`."""
+    def run_short(self, call: Callable[..., _Result], *args: Any) -> asyncio.Future[_Result]:
+        """Return the future of a call that waits for nothing but the processor; see `run`."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Result] = loop.create_future()
         if self._short_hangs(loop):
             self._submit((loop, future, call, args))
-            return await future
+            return future
         if self._running_short is None:
             self._running_short = in_new_thread(self._work_short, name=f"{self._name}-short")
         self._short_calls.put((loop, future, call, args))
         if not self._is_watched:
             self._is_watched = True
             loop.call_later(_PATIENCE_S, self._watch_short, loop)
-        return await future
+        return future
 
     def close(self, timeout_s: float = 0.0) -> bool:
         """End the threads after the calls that they have; return whether all of them have ended.
