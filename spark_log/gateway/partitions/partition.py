@@ -275,6 +275,12 @@ class GatewayPartition:
     # --- the end of an append --------------------------------------------------------------------
 
     async def _settle(self) -> None:
+        """Do what an append has left, whose batches were answered."""
+        await self._catch_up()
+        if self.logs.has_due_snapshot:
+            await self._run_blocking(self.logs.write_snapshot)
+
+    async def _catch_up(self) -> None:
         """Bring the replicas up to an append that the leader alone has; then readers see it."""
         appended, self._unreplicated = self._unreplicated, None
         if appended is None:

@@ -18,6 +18,7 @@ class CachingLogs:
 
     is_compacted = False
     is_quick = False
+    has_due_snapshot = False
 
     def append(self, produced):
         for each in produced:
@@ -74,6 +75,40 @@ def test_an_append_that_waits_for_nothing_is_a_short_call(is_quick, batches, exp
         partition = partition_of(logs, run_blocking, run_short=run_short)
         await asyncio.gather(*[partition.append(each) for each in batches])
         assert runs == [expected]
+
+    asyncio.run(test())
+
+
+def test_a_snapshot_is_written_after_the_answer_and_before_the_next_append():
+    async def test():
+        calls = []
+        logs = CachingLogs()
+
+        def append(produced):
+            calls.append([bytes(each.data) for each in produced])
+            logs.has_due_snapshot = len(calls) == 1
+            return CachingLogs.append(logs, produced)
+
+        def write_snapshot():
+            calls.append("snapshot")
+            logs.has_due_snapshot = False
+
+        logs.append, logs.write_snapshot = append, write_snapshot
+        may_write = asyncio.Event()
+
+        async def run(call, *arguments):
+            if call is write_snapshot:
+                await may_write.wait()
+            return call(*arguments)
+
+        partition = partition_of(logs, run)
+        await partition.append(ProducedBatch(memoryview(b"first")))
+        second = partition.append(ProducedBatch(memoryview(b"second")))
+        await settle()
+        assert calls == [[b"first"]]
+        may_write.set()
+        await second
+        assert calls == [[b"first"], "snapshot", [b"second"]]
 
     asyncio.run(test())
 
