@@ -120,7 +120,8 @@ class GatewayConfig(ConfigModel):
     )
     num_io_threads: PositiveInt = Field(
         default=32,
-        description="Number of threads that read and write the log for requests.",
+        description="Number of threads that read and write the log for requests. One more appends "
+        "small batches that are not synced.",
     )
     max_connections: PositiveInt = Field(
         default=10_000,

@@ -403,7 +403,8 @@ class Connection(asyncio.Protocol):
     def _on_answer(self, task: asyncio.Task[list[bytes] | None]) -> None:
         self._last_active_s = self._loop.time()
         self._write_answers()
-        self._parse()
+        if self._received or not self._is_reading:
+            self._parse()
 
     def _write_answers(self) -> None:
         """Write the answers that are ready and have no other before them."""

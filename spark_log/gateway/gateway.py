@@ -100,7 +100,9 @@ class Gateway:
         self._leaders_of = GatewayRegistry()
         self._leaders: dict[tuple[str, int, str], RegisteredGateway] = {}
         self._racks: list[str] = []
-        self.partitions = Partitions(cluster, config, self.run_blocking)
+        self.partitions = Partitions(
+            cluster, config, self.run_blocking, run_short=self._pool.run_short
+        )
         self.transactions = Transactions(cluster, self.partitions.marker_log)
         self.fetch_sessions = FetchSessions(config.max_incremental_fetch_session_cache_slots)
 

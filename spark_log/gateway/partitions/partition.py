@@ -26,6 +26,10 @@ _COMPACTED_AGE_MS: Final = 5_000.0
 """Age up to which readers of a compacted topic get batches from memory, which has the records that
 a compaction by another process has removed from the log."""
 
+_SHORT_BYTES: Final = 65_536
+"""Maximum size of the batches of an append that others wait for. Larger ones are decompressed and
+written by several threads at the same time."""
+
 _RESOLVE_AFTER_MS: Final = 500.0
 """Time for which a transaction blocks readers before its state is looked up. Most producers have
 ended theirs by then."""
@@ -92,6 +96,7 @@ class GatewayPartition:
         run_blocking: RunBlocking,
         budget: CacheBudget,
         clock_ms: Callable[[], float],
+        run_short: RunBlocking | None = None,
         stripe: GatewayStripe | None = None,
     ) -> None:
         """Return a partition of which nothing is known yet.
@@ -104,6 +109,7 @@ class GatewayPartition:
             run_blocking: runs a call on a thread.
             budget: the memory of all tail caches.
             clock_ms: returns monotonic time.
+            run_short: runs a call that waits for nothing but the processor; by default as others.
             stripe: the partition's stripe; None if it has a log of its own.
         """
         self.topic = topic
@@ -115,6 +121,7 @@ class GatewayPartition:
         self.changed_ms = clock_ms()
         self.checked_ms = -math.inf
         self._run_blocking = run_blocking
+        self._run_short = run_short or run_blocking
         self._clock_ms = clock_ms
         self._cache = TailCache(budget)
         self._queue_of_log = AppendQueue(self._append, self._settle, name=f"{topic}-{partition}")
@@ -176,7 +183,8 @@ class GatewayPartition:
         self._loop = asyncio.get_running_loop()
         self.is_appending = True
         try:
-            appended = await self._run_blocking(self.logs.append, produced)
+            run = self._run_short if self._is_short(produced) else self._run_blocking
+            appended = await run(self.logs.append, produced)
         finally:
             self.is_appending = False
         if _log.isEnabledFor(logging.DEBUG):
@@ -192,6 +200,15 @@ class GatewayPartition:
             self.on_appended(appended)
         else:
             self._unreplicated = appended
+
+    def _is_short(self, produced: Sequence[ProducedBatch]) -> bool:
+        """Return whether an append of these batches waits for nothing, and is over soon."""
+        size_bytes = 0
+        for each in produced:
+            if each.transactional_id is not None:  # the state of its transaction may be read
+                return False
+            size_bytes += len(each.data)
+        return size_bytes <= _SHORT_BYTES and self.is_quick
 
     # --- markers, on any thread ------------------------------------------------------------------
 
@@ -258,6 +275,12 @@ class GatewayPartition:
     # --- the end of an append --------------------------------------------------------------------
 
     async def _settle(self) -> None:
+        """Do what an append has left, whose batches were answered."""
+        await self._catch_up()
+        if self.logs.has_due_snapshot:
+            await self._run_blocking(self.logs.write_snapshot)
+
+    async def _catch_up(self) -> None:
         """Bring the replicas up to an append that the leader alone has; then readers see it."""
         appended, self._unreplicated = self._unreplicated, None
         if appended is None:

@@ -168,6 +168,7 @@ class PartitionLogs:
         self._max_uncompressed_bytes = max_uncompressed_bytes
         self._append_lock = threading.Lock()
         self._appends: PartitionLog | None = None
+        self._due_snapshots: list[Callable[[], None]] = []
         self._tail_lock = threading.Lock()
         self._tail: PartitionLog | None = None
         self._cursors = cursors
@@ -218,12 +219,25 @@ class PartitionLogs:
             self._on_visible(appended)
         return appended
 
+    @property
+    def has_due_snapshot(self) -> bool:
+        """Whether an append has made a snapshot due, which it has left to `write_snapshot`."""
+        return bool(self._due_snapshots)
+
+    def write_snapshot(self) -> None:
+        """Write the snapshot that is due. It lists the log, and takes as long as many appends."""
+        with self._append_lock:
+            while self._due_snapshots:
+                self._due_snapshots.pop()()
+
     @contextmanager
     def _appending(self) -> Iterator[PartitionLog]:
         """Lend the log that appends have, opened when the first one needs it."""
         with self._append_lock:
             if self._appends is None:
-                merges = MergeExecutor(self._merges.submit, self._merges.pause)
+                merges = MergeExecutor(
+                    self._merges.submit, self._merges.pause, self._due_snapshots.append
+                )
                 self._appends = self._open_log(merge_executor=merges)
             yield self._appends
 

@@ -31,17 +31,26 @@ class Partitions:
         tail_watch: probes for the appends of others.
     """
 
-    def __init__(self, cluster: Cluster, config: GatewayConfig, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: GatewayConfig,
+        run_blocking: RunBlocking,
+        *,
+        run_short: RunBlocking | None = None,
+    ) -> None:
         """Open nothing yet.
 
         Args:
             cluster: the opened root.
             config: the gateway's settings.
             run_blocking: runs a call on a thread of the gateway.
+            run_short: runs a call that waits for nothing but the processor; by default as others.
         """
         self._cluster = cluster
         self._config = config
         self._run_blocking = run_blocking
+        self._run_short = run_short
         self._clock = cluster.clock
         self._budget = CacheBudget(config.tail_cache_bytes)
         # The topic and its configs as they were found last, and the partition.
@@ -201,6 +210,7 @@ class Partitions:
                 partition,
                 logs,
                 run_blocking=self._run_blocking,
+                run_short=self._run_short,
                 budget=self._budget,
                 clock_ms=self.now_ms,
                 stripe=stripe,

@@ -27,19 +27,20 @@ async def topics_of(
         version: the request's version: topics have ids instead of names from 13 on.
         partitions: the name of the field with an entry's partitions.
     """
+    found: list[TopicImage | None] = []
 
-    def found(image: MetadataImage) -> list[TopicImage | None]:
-        return [_find(image, each, version) for each in topics]
+    def is_complete(image: MetadataImage) -> bool:
+        found[:] = [_find(image, each, version) for each in topics]
+        for topic, entry in zip(found, topics, strict=True):
+            if topic is None:
+                return False
+            for each in getattr(entry, partitions):
+                if _number(each) not in topic.partitions:
+                    return False
+        return True
 
-    def is_complete(images: Sequence[TopicImage | None]) -> bool:
-        return all(
-            image is not None and all(_number(each) in image.partitions for each in entries)
-            for image, entries in zip(
-                images, (getattr(each, partitions) for each in topics), strict=True
-            )
-        )
-
-    return found(await gateway.partitions.image_in_order(lambda image: is_complete(found(image))))
+    await gateway.partitions.image_in_order(is_complete)  # which it checks last
+    return found
 
 
 async def topics_by_name(gateway: Gateway, names: Collection[str]) -> list[TopicImage | None]:

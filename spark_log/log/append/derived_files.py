@@ -93,7 +93,12 @@ class DerivedFiles:
             self._write_indexes(segment, SegmentName(base_offset))
         if self._running is not None or self.merger.may_be_due:
             self._merge_if_due(end_offset)
-        self._write_snapshot_if_due()
+        if self._snapshot_is_due:
+            leave = None if self._merge_executor is None else self._merge_executor.leave_snapshot
+            if leave is None:
+                self.write_snapshot_if_due()
+            else:
+                leave(self.write_snapshot_if_due)
 
     def on_append_of_other(self, winner: AppendedSegment, observed_ms: float) -> None:
         """Update the state from a segment that another appender put at the log's end.
@@ -130,8 +135,13 @@ class DerivedFiles:
             for file_name, data in segment.derived_files(name):
                 directory.store.put(directory.file_path(file_name), data, sync=False)
 
-    def _write_snapshot_if_due(self) -> None:
-        if self._segments_until_snapshot > -self._snapshot_delay:
+    @property
+    def _snapshot_is_due(self) -> bool:
+        return self._segments_until_snapshot <= -self._snapshot_delay
+
+    def write_snapshot_if_due(self) -> None:
+        """Write a snapshot if it is due, and no other process has; errors are counted."""
+        if not self._snapshot_is_due:
             return
         directory = self._directory
         with (

@@ -28,17 +28,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MergeExecutor:
-    """Another thread, for merges at a log's end.
+    """Another thread, for merges at a log's end, and another time, for snapshots.
 
     Attributes:
         run: runs a function on that thread, soon; returns False if it will not be run. Called once
             per merge.
         pause: called on that thread between reads of a merge. It may block, so that appends
             proceed.
+        leave_snapshot: gets a function that writes a snapshot that is due, to be called by any
+            thread while the log appends nothing; None writes it in the append.
     """
 
     run: Callable[[Callable[[], None]], bool]
     pause: Callable[[], None] = lambda: None
+    leave_snapshot: Callable[[Callable[[], None]], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from spark_log.gateway.partitions.partition import GatewayPartition
 from spark_log.gateway.partitions.partition_logs import Appended, LogRead
 from spark_log.gateway.partitions.produced_batch import ProducedBatch, ProduceResult
@@ -15,6 +17,8 @@ class CachingLogs:
     """Logs whose appends are cached whole, and which cannot be read."""
 
     is_compacted = False
+    is_quick = False
+    has_due_snapshot = False
 
     def append(self, produced):
         for each in produced:
@@ -31,7 +35,7 @@ class CompactedLogs(CachingLogs):
         return LogRead([b"after the compaction"], known_end, True, False)
 
 
-def partition_of(logs, run_blocking, clock_ms=lambda: 0.0):
+def partition_of(logs, run_blocking, clock_ms=lambda: 0.0, run_short=None):
     return GatewayPartition(
         "flights",
         "id",
@@ -40,7 +44,73 @@ def partition_of(logs, run_blocking, clock_ms=lambda: 0.0):
         run_blocking=run_blocking,
         budget=CacheBudget(1000),
         clock_ms=clock_ms,
+        run_short=run_short,
     )
+
+
+@pytest.mark.parametrize(
+    ("is_quick", "batches", "expected"),
+    [
+        (True, [ProducedBatch(memoryview(bytes(40_000)))], "short"),
+        (False, [ProducedBatch(memoryview(b"synced"))], "blocking"),
+        (True, [ProducedBatch(memoryview(bytes(40_000)))] * 2, "blocking"),
+        (True, [ProducedBatch(memoryview(b""), transactional_id="id")], "blocking"),
+    ],
+    ids=["few bytes", "waits for the storage", "many bytes", "in a transaction"],
+)
+def test_an_append_that_waits_for_nothing_is_a_short_call(is_quick, batches, expected):
+    async def test():
+        runs = []
+
+        async def run_short(call, *arguments):
+            runs.append("short")
+            return call(*arguments)
+
+        async def run_blocking(call, *arguments):
+            runs.append("blocking")
+            return call(*arguments)
+
+        logs = CachingLogs()
+        logs.is_quick = is_quick
+        partition = partition_of(logs, run_blocking, run_short=run_short)
+        await asyncio.gather(*[partition.append(each) for each in batches])
+        assert runs == [expected]
+
+    asyncio.run(test())
+
+
+def test_a_snapshot_is_written_after_the_answer_and_before_the_next_append():
+    async def test():
+        calls = []
+        logs = CachingLogs()
+
+        def append(produced):
+            calls.append([bytes(each.data) for each in produced])
+            logs.has_due_snapshot = len(calls) == 1
+            return CachingLogs.append(logs, produced)
+
+        def write_snapshot():
+            calls.append("snapshot")
+            logs.has_due_snapshot = False
+
+        logs.append, logs.write_snapshot = append, write_snapshot
+        may_write = asyncio.Event()
+
+        async def run(call, *arguments):
+            if call is write_snapshot:
+                await may_write.wait()
+            return call(*arguments)
+
+        partition = partition_of(logs, run)
+        await partition.append(ProducedBatch(memoryview(b"first")))
+        second = partition.append(ProducedBatch(memoryview(b"second")))
+        await settle()
+        assert calls == [[b"first"]]
+        may_write.set()
+        await second
+        assert calls == [[b"first"], "snapshot", [b"second"]]
+
+    asyncio.run(test())
 
 
 def test_a_compacted_topic_is_read_from_the_log_some_seconds_after_an_append():

@@ -11,6 +11,7 @@ from spark_log.log.files.file_names import SegmentName
 from spark_log.util.clock import ManualClock
 from spark_log.util.suppressed import SuppressedErrors
 from tests.log.support import (
+    DIRECTORY,
     TOPIC_ID,
     failing,
     file_names,
@@ -203,6 +204,31 @@ def test_nor_do_partitions_that_are_not_merged(store):
     config = {"merge_tail_segments": 0, "snapshot_interval_segments": 32}
     counts = snapshots_of_rounds(store, 32 + 3, partitions=8, **config)
     assert [len(each) for each in counts[-4:]] == [2, 2, 2, 2]
+
+
+def test_a_snapshot_that_is_left_is_written_when_its_owner_writes_it(store, inner):
+    left = []
+    log = LocalLog(
+        store,
+        DIRECTORY,
+        topic_id=TOPIC_ID,
+        partition=0,
+        config=TopicConfig.parse(
+            {"flush_on_append": False, "merge_tail_segments": 0, "snapshot_interval_segments": 8}
+        ),
+        merge_executor=MergeExecutor(lambda merge: True, leave_snapshot=left.append),
+    )
+    append(log, 7)
+    assert left == []
+    append(log, 3)
+    assert snapshots(inner) == []
+    for write in left:  # the second and the third append have left it again
+        write()
+    assert len(left) == 3
+    assert len(snapshots(inner)) == 1
+    left.clear()
+    append(log, 7)
+    assert left == []
 
 
 def test_segments_that_are_merged_count_once_for_the_next_snapshot(store, inner):
