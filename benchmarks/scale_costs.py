@@ -31,12 +31,16 @@ traffic between zones (0.01 each way)."""
 
 _SECONDS_A_MONTH = 30 * 86_400
 _PEER_OBJECT_GB = 0.008
-_STRIPES = 16
+_STRIPES = 64
+_WRITERS = 8
 _PUTS, _READS, _CONSUMER_READS = 6.5, 42, 17
 """Requests a second of eight writers of one stripe, and of a consumer of it: the counts of
 ``python -m benchmarks.striped_topics --partitions 200 --stripes 1 --writers 8``."""
 _READ_GB = 1_048_576 / 1e9
 """Of larger objects a request reads about so much."""
+_HOME_BATCHES = 1_062_500
+"""Batches with which a writer takes a stripe home, on average: a million, and up to an eighth more.
+"""
 _TAIL_SEGMENTS = 128
 
 
@@ -77,11 +81,14 @@ def costs(options: argparse.Namespace, prices: dict[str, Any]) -> Iterator[Month
         requests = appends * (put + 2 * get + put / _TAIL_SEGMENTS)
         yield Monthly(f"spark-log, an append each {linger_s} s", objects, requests, 0)
     seconds = _STRIPES * _SECONDS_A_MONTH
-    home = options.partitions * _SECONDS_A_MONTH / 3600
-    # A consumer reads each object, and so does who takes it home each hour.
+    # Each writer has a batch for each partition each second.
+    home_s = min(3600, _HOME_BATCHES * _STRIPES / (_WRITERS * options.partitions))
+    home = options.partitions * _SECONDS_A_MONTH / home_s
+    # A consumer reads each object, and so does who takes it home.
     reads = seconds * (_READS + _CONSUMER_READS + _PUTS) + 2 * written_gb / _READ_GB
     requests = seconds * _PUTS * put + reads * get + home * put
-    yield Monthly("spark-log, 16 stripes, 8 writers, each second", objects, requests, 0)
+    name = f"spark-log, {_STRIPES} stripes, {_WRITERS} writers, each second"
+    yield Monthly(name, objects, requests, 0)
 
 
 def _stored(size_gb: float, steps: Any) -> float:
