@@ -142,10 +142,6 @@ class StripeAppender:
         append = _Append(self._directory, entries)
         self._append = append
         try:
-            if self._is_contended and append.waiting():
-                # Before the look at the end, so that the put follows it closely: to make an object
-                # takes as long as the put, and another writer may come first meanwhile.
-                append.staged(compression, self._tail.state.leader_epochs)
             self._observe()
             races = 0
             while self._decide(append) and races < _MAX_RACES:

@@ -432,7 +432,7 @@ class TestAProcessThatAppendsAndReads:
         assert requests(busy.store) == ["read_tail"] * 2
         busy.store.calls.clear()
         busy.group.append([batch(0, 2)])
-        assert requests(busy.store) == ["stage", "read_tail", "put_if_absent"]  # the end alone
+        assert requests(busy.store) == ["read_tail", "stage", "put_if_absent"]  # the end alone
         busy.store.calls.clear()
         busy.reader.poll()
         assert requests(busy.store) == ["read_tail"]
