@@ -95,7 +95,8 @@ def test_a_pool_is_not_closed_while_a_short_call_hangs():
 
 def test_a_short_call_whose_await_was_cancelled_is_not_begun():
     async def test(pool):
-        may_end, called = threading.Event(), []
+        may_end = threading.Event()
+        called: list[int] = []
         first = asyncio.ensure_future(pool.run_short(may_end.wait, 60))
         second = asyncio.ensure_future(pool.run_short(called.append, 2))
         third = asyncio.ensure_future(pool.run_short(called.append, 3))

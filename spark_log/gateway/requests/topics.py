@@ -27,11 +27,10 @@ async def topics_of(
         version: the request's version: topics have ids instead of names from 13 on.
         partitions: the name of the field with an entry's partitions.
     """
-    found: list[TopicImage | None] = []
 
     def is_complete(image: MetadataImage) -> bool:
-        found[:] = [_find(image, each, version) for each in topics]
-        for topic, entry in zip(found, topics, strict=True):
+        for entry in topics:
+            topic = _find(image, entry, version)
             if topic is None:
                 return False
             for each in getattr(entry, partitions):
@@ -39,8 +38,8 @@ async def topics_of(
                     return False
         return True
 
-    await gateway.partitions.image_in_order(is_complete)  # which it checks last
-    return found
+    image = await gateway.partitions.image_in_order(is_complete)
+    return [_find(image, each, version) for each in topics]
 
 
 async def topics_by_name(gateway: Gateway, names: Collection[str]) -> list[TopicImage | None]:

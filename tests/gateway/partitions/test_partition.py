@@ -79,25 +79,28 @@ def test_an_append_that_waits_for_nothing_is_a_short_call(is_quick, batches, exp
     asyncio.run(test())
 
 
+class SnapshotLogs(CachingLogs):
+    """Logs whose first append makes a snapshot due."""
+
+    def __init__(self):
+        self.calls: list[str] = []
+
+    def append(self, produced):
+        self.calls += [bytes(each.data).decode() for each in produced]
+        self.has_due_snapshot = len(self.calls) == 1
+        return super().append(produced)
+
+    def write_snapshot(self):
+        self.calls.append("snapshot")
+        self.has_due_snapshot = False
+
+
 def test_a_snapshot_is_written_after_the_answer_and_before_the_next_append():
     async def test():
-        calls = []
-        logs = CachingLogs()
-
-        def append(produced):
-            calls.append([bytes(each.data) for each in produced])
-            logs.has_due_snapshot = len(calls) == 1
-            return CachingLogs.append(logs, produced)
-
-        def write_snapshot():
-            calls.append("snapshot")
-            logs.has_due_snapshot = False
-
-        logs.append, logs.write_snapshot = append, write_snapshot
-        may_write = asyncio.Event()
+        logs, may_write = SnapshotLogs(), asyncio.Event()
 
         async def run(call, *arguments):
-            if call is write_snapshot:
+            if call == logs.write_snapshot:
                 await may_write.wait()
             return call(*arguments)
 
@@ -105,10 +108,10 @@ def test_a_snapshot_is_written_after_the_answer_and_before_the_next_append():
         await partition.append(ProducedBatch(memoryview(b"first")))
         second = partition.append(ProducedBatch(memoryview(b"second")))
         await settle()
-        assert calls == [[b"first"]]
+        assert logs.calls == ["first"]
         may_write.set()
         await second
-        assert calls == [[b"first"], "snapshot", [b"second"]]
+        assert logs.calls == ["first", "snapshot", "second"]
 
     asyncio.run(test())
 

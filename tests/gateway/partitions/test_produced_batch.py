@@ -45,7 +45,8 @@ def test_small_and_large_batches_keep_their_order():
     accepted, appends = batch_appends(batches, LIMIT)
     assert accepted == batches
     assert [rows_of(each.records) for each in appends] == sent
-    assert [each.producer and each.producer.producer_id for each in appends] == [0, 1, 2, 3, 4]
+    producers = [each.producer for each in appends]
+    assert [each and each.producer_id for each in producers] == [0, 1, 2, 3, 4]
     assert [isinstance(each.content, SmallBatch) for each in appends] == [
         rows is SMALL for rows in sent
     ]

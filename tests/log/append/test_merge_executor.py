@@ -1,6 +1,7 @@
 """Merges of the log's end on another thread than the appends."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -207,7 +208,7 @@ def test_nor_do_partitions_that_are_not_merged(store):
 
 
 def test_a_snapshot_that_is_left_is_written_when_its_owner_writes_it(store, inner):
-    left = []
+    left: list[Callable[[], None]] = []
     log = LocalLog(
         store,
         DIRECTORY,
