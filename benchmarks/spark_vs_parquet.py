@@ -58,7 +58,7 @@ def run(spark: SparkSession, n: int, repeats: int, work: Path) -> None:
     memory = WorkerMemory()
     watched = [[_watched(case, memory) for case in peer] for peer in log_cases]
     peers = [*parquet_cases(spark, df, work), ceiling_cases(spark, df, n), *watched]
-    result = measure("spark_vs_parquet", n, peers, repeats)
+    result = measure("spark_vs_parquet", n, peers, repeats, with_cpu=True)
     result = replace(
         result, notes={"largest Python worker that wrote, MB": memory.peak_bytes // 10**6}
     )

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from compileall import compile_dir
 from dataclasses import dataclass, field
@@ -27,6 +28,9 @@ PARTITIONS = 4
 VALUE_BYTES = 100
 KEY_BYTES = 8
 _FILE_BYTES = 100 << 20  # below spark.sql.files.maxPartitionBytes, so that a file is an input split
+
+_CLEANING_S = 0.5
+"""Time that Spark's cleaner, a thread of its own, gets to delete shuffle files."""
 
 
 def session(
@@ -231,8 +235,8 @@ def measure(
     """Run every case ``warmups`` times unmeasured, then ``repeats`` times, with the peers in turns.
 
     A peer's cases run in their order, under one name (a write, then the read of the written
-    records). Each repeat begins with another peer. Before each case the disk is synced, so that no
-    case pays for dirty pages of another one.
+    records). Each repeat begins with another peer. Before each case the disk is synced and Spark
+    drops its garbage, so that no case pays for dirty pages or shuffle files of another one.
 
     Args:
         name: The benchmark's name.
@@ -255,7 +259,7 @@ def measure(
             topic = f"run{repeat + warmups}-{number}"
             for case in peer:
                 case.before(topic)
-                os.sync()
+                _settle()
                 began_s = tree_cpu_s()
                 took_s = timed(partial(case.run, topic))
                 spent_s = tree_cpu_s() - began_s
@@ -275,6 +279,17 @@ def measure(
         value_bytes=value_bytes,
         cpu_s=cpu_s if with_cpu else {},
     )
+
+
+def _settle() -> None:
+    """Let the session delete the shuffle files of earlier cases, and sync the disk.
+
+    Spark deletes the files of a shuffle when the JVM has found its plan to be garbage.
+    """
+    if (spark := SparkSession.getActiveSession()) is not None:
+        spark._jvm.System.gc()  # type: ignore[union-attr]
+        time.sleep(_CLEANING_S)
+    os.sync()
 
 
 def _hash_bytes(name: str, size_bytes: int) -> Column:

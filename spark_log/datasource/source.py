@@ -45,7 +45,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options
         from spark_log.datasource.read import read_schema
 
-        enter_worker("schema")
+        enter_worker()
         return read_schema(parse_read_options(self.options).include_headers)
 
     @without_traceback
@@ -54,7 +54,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options, warn_ignored_options
         from spark_log.datasource.read import batch_reader_class
 
-        enter_worker("reader")
+        enter_worker()
         options = parse_read_options(self.options, is_stream=False)
         warn_ignored_options(options.ignored)
         return batch_reader_class()(schema, options)
@@ -66,7 +66,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_read_options
         from spark_log.datasource.stream import LogStreamReader
 
-        enter_worker("streamReader")
+        enter_worker()
         return LogStreamReader(schema, parse_read_options(self.options, is_stream=True))
 
     @without_traceback
@@ -85,7 +85,7 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_write_options
         from spark_log.datasource.write import LogBatchWriter
 
-        enter_worker("writer")
+        enter_worker()
         return LogBatchWriter(schema, parse_write_options(self.options))
 
     @without_traceback
@@ -97,5 +97,5 @@ class SparkLogDataSource(DataSource):
         from spark_log.datasource.options import parse_write_options
         from spark_log.datasource.write import LogStreamWriter
 
-        enter_worker("streamWriter")
+        enter_worker()
         return LogStreamWriter(schema, parse_write_options(self.options))

@@ -65,12 +65,15 @@ def _is_worker() -> bool:
 
 
 def without_traceback(method: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method that Spark calls with `hide_traceback`."""
+    """Decorate a method that Spark calls with `hide_traceback`; it ends with `freeze_modules`."""
 
     @wraps(method)
     def calling(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        with hide_traceback():
-            return method(*args, **kwargs)
+        try:
+            with hide_traceback():
+                return method(*args, **kwargs)
+        finally:
+            freeze_modules()
 
     return calling
 
@@ -110,42 +113,37 @@ def silence_broken_pipe() -> None:
         setattr(daemon, "traceback", _QuietTraceback(traceback))  # noqa: B010
 
 
-def enter_worker(role: str) -> None:
-    """Prepare a Python process of Spark for code of this package.
-
-    Args:
-        role: the process's task, such as ``reader`` (`freeze_modules`).
-    """
+def enter_worker() -> None:
+    """Prepare a Python process of Spark for code of this package."""
     set_log_level()
     silence_broken_pipe()
-    freeze_modules(role)
+    freeze_modules()
 
 
 # --- the time between two tasks -----------------------------------------------------------------
 
-_frozen_for: set[str] = set()
+_frozen_modules = 0
 
 
-def freeze_modules(role: str) -> None:
-    """Exempt the objects of this process from garbage collection, once for each role.
+def freeze_modules() -> None:
+    """Exempt this process's objects from garbage collection if it has imported since the last time.
 
     After every task, and after every step of planning, ``pyspark.daemon`` runs a full collection
     before the process takes the next one (Spark 4.2.0). It visits 100,000 objects of imported
-    modules, which takes 50 ms, and frees nothing (ADR 38). Frozen objects are still freed when
-    their last reference goes. Only cycles among them stay in memory: once for each role, not
-    again for each task.
-
-    Args:
-        role: the process's task. Processes get several roles, each with imports of its own.
+    modules, which takes 50 ms, and frees nothing (ADR 38). A step imports at its beginning, and
+    some modules only when it needs them, so this is called at both its ends. Frozen objects are
+    still freed when their last reference goes. Only cycles among them stay in memory: as often as
+    modules are imported, not for each task.
     """
-    if role not in _frozen_for and _is_worker():
-        _frozen_for.add(role)
+    global _frozen_modules  # noqa: PLW0603 - of the process, as what it freezes
+    if len(sys.modules) != _frozen_modules and _is_worker():
+        _frozen_modules = len(sys.modules)
         gc.freeze()
 
 
 # This module is imported first. Imports set off collections, which would visit the objects of all
 # that pyspark has imported: a sixth of the processor time of a process's first call (ADR 74).
-freeze_modules("start")
+freeze_modules()
 
 
 # --- secrets -------------------------------------------------------------------------------------

@@ -182,17 +182,52 @@ def test_another_program_is_left_alone(monkeypatch):
     assert program.traceback is traceback
 
 
-def test_a_worker_freezes_its_modules_once_for_each_role(monkeypatch):
+def test_a_worker_freezes_its_modules_after_each_import(monkeypatch):
     frozen = []
-    monkeypatch.setattr(worker_process, "_frozen_for", set())
+    monkeypatch.setattr(worker_process, "_frozen_modules", 0)
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "")
-    freeze_modules("read")
+    freeze_modules()
     assert not frozen, "a user's own process"
     monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
-    for role in ("read", "read", "write", "read"):
-        freeze_modules(role)
+    freeze_modules()
+    freeze_modules()
+    assert len(frozen) == 1
+    monkeypatch.setitem(sys.modules, "imported_since", ModuleType("imported_since"))
+    freeze_modules()
     assert len(frozen) == 2
+
+
+TASK = """
+import gc, sys
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
+from spark_log.datasource import SparkLogDataSource
+
+step, root = sys.argv[1:]
+given = {"path": root, "topic": "t", "subscribe": "t"}
+schema = StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+if step == "write":
+    values = pa.array([b"%d" % number for number in range(100)], pa.binary())
+    rows = pa.RecordBatch.from_arrays([values, values], ["key", "value"])
+    SparkLogDataSource(given).writer(schema, False).write(iter([rows]))
+else:
+    reader = SparkLogDataSource(given).reader(schema)
+    assert sum(batch.num_rows for batch in reader.read(reader.partitions()[0])) == 10
+print(len(gc.get_objects()))  # without those that are frozen
+"""
+
+
+@pytest.mark.parametrize("step", ["read", "write"])
+def test_a_task_leaves_nothing_to_collect_of_what_it_imports_late(step, tmp_path):
+    root = str(tmp_path / "root")
+    create(root, "t")
+    fill(root, "t", 0, range(10))
+    env = os.environ | {"SPARK_PYTHON_RUNTIME": "PYTHON_WORKER"}
+    command = [sys.executable, "-c", TASK, step, root]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) < 1_000
 
 
 @pytest.mark.spark

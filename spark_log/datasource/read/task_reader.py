@@ -12,6 +12,7 @@ from spark_log.datasource.read.member_splits import splits_in
 from spark_log.datasource.read.split_reader import read_split
 from spark_log.datasource.worker_process import (
     enter_worker,
+    freeze_modules,
     hide_traceback,
     warn_exposed_secrets,
 )
@@ -31,8 +32,11 @@ def read_in_task(
         OffsetOutOfRangeError: offsets are no longer retained, and ``failOnDataLoss`` is true.
         CorruptRecordError: a batch is damaged; the error has file and position.
     """
-    enter_worker("read")
+    enter_worker()
     warn_exposed_secrets(options)
-    with hide_traceback():
-        for split in splits_in(partition):
-            yield from read_split(split, columns, options)
+    try:
+        with hide_traceback():
+            for split in splits_in(partition):
+                yield from read_split(split, columns, options)
+    finally:
+        freeze_modules()

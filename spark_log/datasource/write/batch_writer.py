@@ -78,7 +78,7 @@ class LogBatchWriter(DataSourceArrowWriter):
         from spark_log.datasource.write.identity import WriteIdentity
         from spark_log.datasource.write.task_writer import TaskWriter
 
-        enter_worker("write")
+        enter_worker()
         warn_exposed_secrets(self._options)
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()

@@ -81,7 +81,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         """Write the rows of one task."""
         from spark_log.datasource.write.task_writer import TaskWriter
 
-        enter_worker("write")
+        enter_worker()
         warn_exposed_secrets(self._options)
         with TaskWriter(self._options, _identity()) as writer:
             return writer.write(iterator)
