@@ -580,6 +580,7 @@ def test_a_transaction_whose_marker_is_missing_is_not_completed_by_the_next(
     assert len(markers) == 1
 
 
+@pytest.mark.partition_logs_only("markers of a stripe share a put")
 def test_markers_go_through_logs_that_are_open(cluster, markers):
     opened = {}
 
