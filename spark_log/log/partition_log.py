@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from spark_log.config import TopicConfig
-from spark_log.errors import SparkLogError
+from spark_log.errors import SparkLogError, StripesChangedError
 from spark_log.log.append import LogAppendInfo
 from spark_log.log.chain import (
     ALL,
@@ -521,8 +522,12 @@ class PartitionLog:
         Returns:
             What the process has read of the stripe; None if the partition has a log of its own.
         """
-        reader: StripeReader | None = None if self._striped is None else self.replica.leave_polls()
-        return reader
+        if self._striped is None:
+            return None
+        # The stripes may have changed again: then nothing is read by this log any more.
+        with suppress(StripesChangedError):
+            self.replica.leave_polls()
+        return self._striped.stripe.reader
 
     def forget_last(self) -> None:
         """Release the last segment that `observe` has kept for the next read; the listing stays.

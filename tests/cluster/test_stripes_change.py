@@ -159,6 +159,19 @@ class TestWriters:
             log.append(records([1]))
         assert [value for _, value in numbers(root)] == [0]
 
+    def test_a_consumer_takes_a_log_whose_stripes_have_changed_again(self, tmp_path):
+        """It takes the next one when it has read the metadata, and reads nothing of this one."""
+        root = str(tmp_path / "root")
+        create(root, 2)
+        cluster = Cluster(root)
+        topic = cluster.topic("t")
+        change(root, 3)
+        assert cluster.topic("t").stripes != topic.stripes
+        log = cluster.partition_log(topic, 0)
+        assert log.leave_polls() is cluster.stripe_of(topic, 0).reader
+        with pytest.raises(StripesChangedError):
+            log.observe()
+
     @pytest.mark.parametrize("way", [(0, 2), (2, 0)])
     def test_wait_while_the_change_is_not_complete(self, tmp_path, monkeypatch, way):
         root = str(tmp_path / "root")
