@@ -89,6 +89,17 @@ class TopicImage:
         count = self.config().stripes
         return range(self.first_stripe, self.first_stripe + count)
 
+    def has_same_logs(self, before: TopicImage) -> bool:
+        """Return whether logs of this topic that were opened by an earlier image can be used on.
+
+        The settings do not tell: a number of stripes that has changed and changed back is the same
+        number, of other stripes.
+
+        Args:
+            before: the topic as it was when they were opened.
+        """
+        return self.overrides == before.overrides and self.stripes == before.stripes
+
     def stripe_of(self, partition: int) -> int | None:
         """Return the number of the stripe that a partition is in; None without stripes."""
         stripes = self.stripes

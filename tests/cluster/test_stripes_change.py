@@ -1,6 +1,7 @@
 """A topic gets another number of stripes: records, offsets and producers stay."""
 
 import threading
+import time
 from collections import defaultdict
 
 import pytest
@@ -168,7 +169,9 @@ class TestWriters:
         change(root, 3)
         assert cluster.topic("t").stripes != topic.stripes
         log = cluster.partition_log(topic, 0)
-        assert log.leave_polls() is cluster.stripe_of(topic, 0).reader
+        stripe = cluster.stripe_of(topic, 0)
+        assert stripe is not None
+        assert log.leave_polls() is stripe.reader
         with pytest.raises(StripesChangedError):
             log.observe()
 
@@ -277,6 +280,29 @@ class TestFiles:
 
 
 class TestRunningClients:
+    def test_go_on_after_a_number_has_changed_and_changed_back(self, tmp_path):
+        """Its settings are the same then, and the stripes are not."""
+        root = str(tmp_path / "root")
+        create(root, 2)
+        settings = {"root": root, "metadata_max_age_ms": 3_600_000}
+        with (
+            Producer(**settings, delivery_timeout_ms=20_000) as producer,
+            Consumer(**settings, auto_offset_reset="earliest") as consumer,
+        ):
+            consumer.assign([TopicPartition("t", each) for each in range(PARTITIONS)])
+            for number in range(3):
+                for partition in range(PARTITIONS):
+                    producer.send("t", b"%d" % number, partition=partition)
+                producer.flush()
+                got: dict[int, list[object]] = defaultdict(list)
+                until_s = time.monotonic() + 30
+                while sum(map(len, got.values())) < PARTITIONS and time.monotonic() < until_s:
+                    for tp, found in consumer.poll(100).items():
+                        got[tp.partition] += [each.value for each in found]
+                assert got == {each: [b"%d" % number] for each in range(PARTITIONS)}
+                for count in (3, 2):
+                    Admin(root).alter_stripes({"t": count})
+
     def test_producers_and_consumers_go_on(self, tmp_path):
         """Two producers and a consumer, while the topic gets stripes, others, and none."""
         root = str(tmp_path / "root")

@@ -225,12 +225,14 @@ def test_clients_go_on_while_the_number_of_stripes_changes(gateway, root):
     transactional.init_transactions(TIMEOUT_S)
     group = Group(gateway, 2, "in")
     group.wait_for_assignment()
-    for number, count in enumerate((0, 3, 2)):
+    # At last the number changes and changes back, before a gateway notices.
+    for number, counts in enumerate(((0,), (3,), (2,), (3, 2))):
         records = [(b"%d" % key, b"%d-%d" % (number, key)) for key in range(24)]
         places = send(producer, "in", records[:12])
         transactional.begin_transaction()
         places |= send(transactional, "in", records[12:18])
-        Admin(root).alter_stripes({"in": count})
+        for count in counts:
+            Admin(root).alter_stripes({"in": count})
         places |= send(transactional, "in", records[18:])
         transactional.commit_transaction(TIMEOUT_S)
         found = group.poll(len(records))

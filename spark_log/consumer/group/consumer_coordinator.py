@@ -212,7 +212,7 @@ class ConsumerCoordinator:
             if state.is_deleted(image):
                 continue
             topic = image.topic(tp.topic)
-            if topic.overrides != state.topic.overrides:
+            if not topic.has_same_logs(state.topic):
                 self._positions.update_topic(tp, topic)
 
     # --- rebalances ------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class Partitions:
         if found is not None and found[0] is topic:
             return found[2]
         config = topic.config()
-        if found is not None and found[1] == config:
+        if found is not None and found[1] == config and found[0].stripes == topic.stripes:
             self._opened[topic.topic_id, partition] = topic, config, found[2]
             return found[2]
         stripe = self._stripe_of(topic, partition)

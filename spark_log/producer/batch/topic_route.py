@@ -238,7 +238,7 @@ class TopicRoute:
 
     def update(self, topic: TopicImage, looked_up_ms: float) -> None:
         """Update from newer metadata of the same topic: added partitions, changed configs."""
-        is_changed = topic.overrides != self.topic.overrides
+        is_changed = not topic.has_same_logs(self.topic)
         self._set_topic(topic)
         if is_changed:
             for queue in self.queues:

@@ -117,3 +117,28 @@ def test_partitions_of_deleted_topics_are_dropped_whoever_reads_the_metadata(tmp
         partitions.close()
 
     asyncio.run(test())
+
+
+def test_a_partition_moves_to_its_new_stripe_also_if_the_settings_are_as_before(tmp_path):
+    root = str(tmp_path / "root")
+    admin = Admin(root)
+    admin.create_topics([NewTopic("t", topic_configs={"stripes": 2})])
+
+    async def test():
+        async def run(call, *arguments):
+            return call(*arguments)
+
+        partitions = Partitions(Cluster(root), GatewayConfig.parse({}), run)
+        image = await partitions.refresh()
+        opened = partitions.get(image.topic("t"), 0)
+        assert opened is not None
+        before = opened.stripe
+        for count in (3, 2):
+            admin.alter_stripes({"t": count})
+        image = await partitions.refresh()
+        assert partitions.get(image.topic("t"), 0) is opened
+        assert opened.stripe is not None
+        assert opened.stripe is not before
+        partitions.close()
+
+    asyncio.run(test())
