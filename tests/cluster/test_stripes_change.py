@@ -284,10 +284,9 @@ class TestRunningClients:
         """Its settings are the same then, and the stripes are not."""
         root = str(tmp_path / "root")
         create(root, 2)
-        settings = {"root": root, "metadata_max_age_ms": 3_600_000}
         with (
-            Producer(**settings, delivery_timeout_ms=20_000) as producer,
-            Consumer(**settings, auto_offset_reset="earliest") as consumer,
+            Producer(root, delivery_timeout_ms=20_000) as producer,
+            Consumer(root=root, auto_offset_reset="earliest") as consumer,
         ):
             consumer.assign([TopicPartition("t", each) for each in range(PARTITIONS)])
             for number in range(3):
