@@ -91,7 +91,7 @@ class LocalStore(Store):
 
     def guarded(self, marker: str, check: CheckRoot, *, remakes_removed: bool = False) -> Store:
         """Return a store of the root that raises an error if another root is in its place."""
-        store = LocalStore(self.url)
+        store = type(self)(self.url)
         store._remakes_removed = remakes_removed
         store._guard = RootGuard(self, marker, check)
         return store
