@@ -16,6 +16,6 @@ __all__ = [name for name in _names if name not in ("errors", "types")]
 
 
 def __getattr__(name: str) -> object:
-    with collector_paused():
+    with collector_paused(makes_old=True):
         found = globals()[name] = _load(name)
     return found

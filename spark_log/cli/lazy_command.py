@@ -70,7 +70,7 @@ def _quick_imports() -> Iterator[None]:
     added = {name: value for name, value in _SETTINGS_OF_IMPORTS.items() if name not in os.environ}
     os.environ.update(added)
     try:
-        with collector_paused():
+        with collector_paused(makes_old=True):
             yield
     finally:
         if not gc.get_freeze_count():  # the first command of this process

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sized
 from functools import partial
 
 import pyarrow as pa
@@ -21,7 +19,7 @@ from spark_log.consumer.record_factory import RecordFactory, TableFactory
 from spark_log.consumer.timed_calls import TimedCalls
 from spark_log.errors import IllegalStateError, RecordDeserializationError
 from spark_log.types import ConsumerRecord, TopicPartition
-from spark_log.util import Clock
+from spark_log.util import Clock, collector_paused
 
 _log = logging.getLogger(__name__)
 
@@ -156,7 +154,7 @@ class RecordPoller:
         """
         records: Records = {}
         refused: dict[TopicPartition, RecordDeserializationError] = {}
-        with _paused_collections():
+        with collector_paused():  # to scan the records takes longer than to make them (ADR 34)
             for rows in fetch.rows:
                 if rows.partition not in refused:
                     made, error = self._records.records(rows)
@@ -181,24 +179,6 @@ class RecordPoller:
                 sum(map(len, returned)),
                 shown_positions(fetch.positions),
             )
-
-
-@contextmanager
-def _paused_collections() -> Iterator[None]:
-    """Pause Python's garbage collector, as Python 3.12 does by itself within one built-in call.
-
-    The collector counts new objects. Without the pause it would scan the records of a poll
-    repeatedly while they are made, without finding garbage, which takes longer than making them
-    (docs/adr/0034).
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class _RecordIterator:

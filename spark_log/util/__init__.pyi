@@ -3,10 +3,10 @@ from .backoff import retry_pause_ms as retry_pause_ms
 from .clock import SYSTEM_CLOCK as SYSTEM_CLOCK
 from .clock import Clock as Clock
 from .foreign_methods import ForeignMethods as ForeignMethods
+from .garbage_collector import collector_paused as collector_paused
 from .lazy_property import lazy as lazy
 from .log_level import LOG_LEVEL_VARIABLE as LOG_LEVEL_VARIABLE
 from .log_level import set_log_level as set_log_level
-from .quick_imports import collector_paused as collector_paused
 from .random_ids import random_id as random_id
 from .shown_list import shown as shown
 from .stop_signals import StopSignals as StopSignals

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
@@ -57,6 +58,21 @@ class SimulationResult:
     steps: int
     records: int
     trace: Sequence[TraceEntry] = field(repr=False)
+
+
+def fails(simulation: Simulation) -> bool:
+    """Run a simulation, and return whether a guarantee did not hold."""
+    try:
+        simulation.run()
+    except SimulationFailedError:
+        return True
+    return False
+
+
+def texts_of(simulations: Iterable[Simulation]) -> set[str]:
+    """Run simulations, and return the lines of their traces, without the numbers."""
+    traces = [simulation.run().trace for simulation in simulations]
+    return {re.sub(r"[0-9-]+", "#", entry.text) for trace in traces for entry in trace}
 
 
 class FaultyWorld(Protocol):

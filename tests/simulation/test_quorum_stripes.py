@@ -1,11 +1,9 @@
 """Simulations of stripes on a quorum of roots hold, and fail without rules of either."""
 
-import re
-
 import pytest
 
 from tests.simulation.quorum.rules import QUORUM_RULES
-from tests.simulation.simulation import SimulationFailedError
+from tests.simulation.simulation import fails, texts_of
 from tests.simulation.stripes.on_quorum import QuorumStripesSimulation
 from tests.simulation.stripes.rules import STRIPES_RULES
 
@@ -39,26 +37,17 @@ OF_QUORUM = {
 """Those without which a few seeds fail; `test_quorum` has simulations made for the rest."""
 
 
-def fails(seed, variant):
-    try:
-        QuorumStripesSimulation(seed, variant).run()
-    except SimulationFailedError:
-        return True
-    return False
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("rule", [*OF_STRIPES, *OF_QUORUM])
 def test_the_simulation_fails_without_the_rule_that(rule):
     variant = {**OF_STRIPES, **OF_QUORUM}[rule]
-    assert any(fails(seed, variant) for seed in range(SEEDS_PER_RULE))
+    assert any(fails(QuorumStripesSimulation(seed, variant)) for seed in range(SEEDS_PER_RULE))
 
 
 @pytest.fixture(scope="module")
 def texts():
     """The trace lines of some seeds, without their numbers."""
-    traces = [QuorumStripesSimulation(seed).run().trace for seed in SEEDS]
-    return {re.sub(r"[0-9-]+", "#", entry.text) for trace in traces for entry in trace}
+    return texts_of(QuorumStripesSimulation(seed) for seed in SEEDS)
 
 
 @pytest.mark.parametrize(

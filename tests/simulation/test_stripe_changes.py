@@ -1,10 +1,8 @@
 """Simulations of changes of stripes find no violation, and find one without each of their rules."""
 
-import re
-
 import pytest
 
-from tests.simulation.simulation import SimulationFailedError
+from tests.simulation.simulation import fails, texts_of
 from tests.simulation.stripe_changes.rules import STRIPE_CHANGES_RULES
 from tests.simulation.stripe_changes.simulation import StripeChangesSimulation
 
@@ -12,18 +10,13 @@ SEEDS = 12
 SEEDS_PER_RULE = 40
 
 
-def fails(seed, variant):
-    try:
-        StripeChangesSimulation(seed, variant).run()
-    except SimulationFailedError:
-        return True
-    return False
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("rule", STRIPE_CHANGES_RULES)
 def test_the_simulation_fails_without_the_rule_that(rule):
-    assert any(fails(seed, STRIPE_CHANGES_RULES[rule]) for seed in range(SEEDS_PER_RULE))
+    assert any(
+        fails(StripeChangesSimulation(seed, STRIPE_CHANGES_RULES[rule]))
+        for seed in range(SEEDS_PER_RULE)
+    )
 
 
 @pytest.mark.long
@@ -35,8 +28,7 @@ def test_no_seed_finds_a_violation():
 @pytest.fixture(scope="module")
 def texts():
     """The trace lines of some seeds, without their numbers."""
-    traces = [StripeChangesSimulation(seed).run().trace for seed in range(SEEDS)]
-    return {re.sub(r"[0-9-]+", "#", entry.text) for trace in traces for entry in trace}
+    return texts_of(StripeChangesSimulation(seed) for seed in range(SEEDS))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """Simulations of stripes find no violation, and find one without each of its rules."""
 
-import re
-
 import pytest
 
-from tests.simulation.simulation import SimulationFailedError
+from tests.simulation.simulation import fails, texts_of
 from tests.simulation.stripes.requests import count_requests
 from tests.simulation.stripes.rules import STRIPES_RULES
 from tests.simulation.stripes.simulation import StripesSimulation
@@ -18,18 +16,12 @@ RARE = {"an object is opened again by its append id"}
 """Rules that few seeds miss, each with a test in tests/log/stripe."""
 
 
-def fails(seed, variant):
-    try:
-        StripesSimulation(seed, variant).run()
-    except SimulationFailedError:
-        return True
-    return False
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("rule", [rule for rule in STRIPES_RULES if rule not in RARE])
 def test_the_simulation_fails_without_the_rule_that(rule):
-    assert any(fails(seed, STRIPES_RULES[rule]) for seed in range(SEEDS_PER_RULE))
+    assert any(
+        fails(StripesSimulation(seed, STRIPES_RULES[rule])) for seed in range(SEEDS_PER_RULE)
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,8 +38,7 @@ def test_the_requests_of_writers_that_share_a_stripe_stay_within(writers, puts, 
 @pytest.fixture(scope="module")
 def texts():
     """The trace lines of some seeds, without their numbers."""
-    traces = [StripesSimulation(seed).run().trace for seed in SEEDS]
-    return {re.sub(r"[0-9-]+", "#", entry.text) for trace in traces for entry in trace}
+    return texts_of(StripesSimulation(seed) for seed in SEEDS)
 
 
 @pytest.mark.parametrize(

@@ -403,7 +403,7 @@ def test_entries_answer_whatever_a_segment_does(process):
 
 
 class TestAProcessThatAppendsAndReads:
-    """What it has put or read is taken in from memory."""
+    """A process takes in from memory what it has put or read itself."""
 
     @pytest.fixture
     def busy(self, remote):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from random import Random
 from typing import ClassVar
 
 from spark_log.log.stripe.file_names import StripeFileName
 from spark_log.storage.quorum import MappedQuorumStore, QuorumStore
 from spark_log.storage.root_directories import QUORUM_DIRECTORY
-from tests.simulation.faults import DELETE_DELAY_MS
+from tests.simulation.faults import DELETE_DELAY_MS, Faults
 from tests.simulation.log.profile import draw_profile
 from tests.simulation.patches import SHIPPED, PatchVariant
 from tests.simulation.quorum.actors import QuorumOperator
@@ -167,7 +167,7 @@ class QuorumStripesSimulation(StripesSimulation):
         truth = TrueCopiedStripes(disk)
         faults = replace(
             draw_profile(random),
-            **{name: getattr(profile, name) for name in _FAULTS},
+            **{each.name: getattr(profile, each.name) for each in fields(Faults)},
         )
         quorum = QuorumWorld(
             self.scheduler,
@@ -198,17 +198,3 @@ class QuorumStripesSimulation(StripesSimulation):
         super().spawn_actors()
         if quorum.profile.has_operator:
             self.scheduler.spawn("operator", QuorumOperator(quorum).run, is_mortal=False)
-
-
-_FAULTS = (
-    "latency_ms",
-    "pause",
-    "crash",
-    "failed",
-    "lost_request",
-    "lost_answer",
-    "resent",
-    "late_copy",
-    "torn_listing",
-    "slow_listing",
-)

@@ -29,7 +29,7 @@ def test_no_collection_runs_meanwhile_and_none_visits_the_objects_as_soon_as_it_
 
     gc.callbacks.append(on_collection)
     try:
-        with collector_paused():
+        with collector_paused(makes_old=True):
             began.clear()
             made = [_Cycle() for _ in range(20 * gc.get_threshold()[0])]
             meanwhile = list(began)
@@ -42,7 +42,7 @@ def test_no_collection_runs_meanwhile_and_none_visits_the_objects_as_soon_as_it_
 
 
 def test_garbage_of_an_import_is_collected_later(enabled):
-    with collector_paused():
+    with collector_paused(makes_old=True):
         gone = weakref.ref(_Cycle())
     assert gone() is not None
     gc.collect()
@@ -51,7 +51,7 @@ def test_garbage_of_an_import_is_collected_later(enabled):
 
 def test_a_collector_that_is_off_stays_off(enabled):
     gc.disable()
-    with collector_paused():
+    with collector_paused(makes_old=True):
         pass
     assert not gc.isenabled()
 
@@ -60,7 +60,7 @@ def test_what_a_program_has_frozen_stays_frozen(enabled):
     gc.freeze()
     try:
         frozen = gc.get_freeze_count()
-        with collector_paused():
+        with collector_paused(makes_old=True):
             pass
         assert gc.get_freeze_count() > frozen / 2
     finally:
@@ -68,6 +68,6 @@ def test_what_a_program_has_frozen_stays_frozen(enabled):
 
 
 def test_it_ends_with_an_error(enabled):
-    with pytest.raises(ImportError), collector_paused():
+    with pytest.raises(ImportError), collector_paused(makes_old=True):
         raise ImportError("no module")
     assert gc.isenabled()
